@@ -1,0 +1,1 @@
+"""Values to protobuf bytes and back; one module a kind, both directions."""

@@ -1,0 +1,152 @@
+"""Whole events of MindSpore's dialect: what one `record(step)` becomes in a file, and what a payload holds.
+
+The table of kinds names one module each; they are imported on first use, so that a worker that writes only scalars
+never loads NumPy. Numbers of fields are those of MindSpore's summary.proto.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from instrument.codec import scalar, wire
+from instrument.errors import CorruptMessage
+from instrument.values import Event, Item, Record, Tensor
+
+#: MindInsight drops an event whose payload is larger.
+MAX_PAYLOAD_BYTES = 500_000_000
+VERSION = "MindSpore.Event:1"
+
+_WALL_TIME, _STEP, _VERSION, _GRAPH, _SUMMARY = 1, 2, 3, 4, 5
+_VALUE, _TAG = 1, 1
+#: Kinds beside the scalar that are values of a summary: their number there; the module has the kind's name.
+_VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10}
+_VALUE_KINDS = {number: kind for kind, number in _VALUE_NUMBERS.items()}
+_SCALAR_TAG_KEY = wire.key(_TAG, wire.LENGTH_DELIMITED)
+
+
+@functools.cache
+def _module(kind: str) -> Any:
+    return import_module(f"instrument.codec.{kind}")
+
+
+def encode_version(wall_time: float) -> wire.Pieces:
+    """The payload that stands first in a file."""
+    return [wire.double(_WALL_TIME, wall_time) + wire.delimited(_VERSION, VERSION.encode())]
+
+
+def encode(event: Event) -> list[wire.Pieces]:
+    """The payloads for the summary file: a graph is one of its own; values share one, or more where it grew too large.
+
+    Items of lineage kinds are left to `lineage.encode_event`.
+    """
+    head = wire.double(_WALL_TIME, event.wall_time) + wire.integer(_STEP, event.step)
+    payloads: list[wire.Pieces] = []
+    values: wire.Pieces = []
+    values_bytes = 0
+    for item in event.items:
+        if item.kind == "graph":
+            assert isinstance(item.payload, bytes)
+            payloads.append([head, *wire.delimited_pieces(_GRAPH, [item.payload])])
+            continue
+        if item.kind != "scalar" and item.kind not in _VALUE_NUMBERS:
+            continue
+        value = encode_value(item)
+        value_bytes = wire.size(value)
+        if values and values_bytes + value_bytes > MAX_PAYLOAD_BYTES - 64:
+            payloads.append([head, *wire.delimited_pieces(_SUMMARY, values)])
+            values, values_bytes = [], 0
+        values += value
+        values_bytes += value_bytes
+    if values:
+        payloads.append([head, *wire.delimited_pieces(_SUMMARY, values)])
+    return payloads
+
+
+def encode_value(item: Item) -> wire.Pieces:
+    """One `value` field of a summary."""
+    tag = item.tag.encode()
+    if item.kind == "scalar":
+        assert isinstance(item.payload, (int, float))
+        content = b"".join((_SCALAR_TAG_KEY, wire.varint(len(tag)), tag, scalar.encode(item.payload)))
+        return [wire.delimited(_VALUE, content)]
+    module = _module(item.kind)
+    payload: Any = item.payload
+    if item.kind == "tensor":
+        payload = Tensor(payload, item.dtype)
+    elif item.kind in ("image", "histogram"):
+        payload = module.from_array(payload)
+    encoded = module.encode(payload)
+    pieces = [encoded] if isinstance(encoded, bytes) else encoded
+    named = [wire.delimited(_TAG, tag), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]
+    return wire.delimited_pieces(_VALUE, named)
+
+
+def decode(payload: memoryview) -> Iterator[Record]:
+    """The records of one payload of a summary file; none for a version, nor for values of kinds unknown to us.
+
+    Raises:
+        CorruptMessage: the payload is no event.
+    """
+    for step, wall_time, kind, tag, decode_value in scan(payload):
+        yield Record(step, wall_time, kind, tag, decode_value())
+
+
+#: Step, wall time, kind, tag, and a function that decodes the value when it is wanted.
+Scanned = tuple[int, float, str, str, Callable[[], Any]]
+
+
+def scan(payload: memoryview) -> Iterator[Scanned]:
+    """The records of a payload with their values still encoded.
+
+    Raises:
+        CorruptMessage: the payload is no event.
+    """
+    wall_time, step = 0.0, 0
+    bodies: list[tuple[int, memoryview]] = []
+    for field in wire.fields(payload):
+        number = field[0]
+        if number == _WALL_TIME:
+            wall_time = wire.as_double(field)
+        elif number == _STEP:
+            step = wire.as_int(field)
+        elif number in (_GRAPH, _SUMMARY):
+            bodies.append((number, wire.as_bytes(field)))
+    for number, body in bodies:
+        if number == _GRAPH:
+            name = _module("graph")
+            graph = name.decode(body)
+            yield step, wall_time, "graph", name.name(graph), functools.partial(_identity, graph)
+            continue
+        for field in wire.fields(body):
+            if field[0] == _VALUE:
+                yield from _scan_value(step, wall_time, wire.as_bytes(field))
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _scan_value(step: int, wall_time: float, data: memoryview) -> Iterator[Scanned]:
+    tag: str | None = None
+    single: float | None = None
+    exact: float | None = None
+    other: tuple[str, memoryview] | None = None
+    for field in wire.fields(data):
+        number = field[0]
+        if number == _TAG:
+            tag = wire.as_text(field)
+        elif number == scalar.NUMBER:
+            single = wire.as_float(field)
+        elif number == scalar.EXACT_NUMBER:
+            exact = wire.as_double(field)
+        elif number in _VALUE_KINDS:
+            other = _VALUE_KINDS[number], wire.as_bytes(field)
+    if tag is None:
+        raise CorruptMessage("a summary value has no tag")
+    if single is not None:
+        yield step, wall_time, "scalar", tag, functools.partial(scalar.decode, single, exact)
+    elif other is not None:
+        yield step, wall_time, other[0], tag, functools.partial(_module(other[0]).decode, other[1])

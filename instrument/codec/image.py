@@ -1,0 +1,124 @@
+"""Images: `Summary.Image`, and how a batch of pictures becomes one.
+
+The pictures of a batch are laid out eight in a row on one canvas and stored as PNG. One rule holds for the whole batch:
+
+- uint8 is kept as it is;
+- bool and floats within [0, 1] are multiplied by 255 and rounded;
+- anything else is mapped linearly, the smallest finite value to 0 and the largest to 255 (all to 128 when they are
+  equal).
+
+NaN and minus infinity become 0, plus infinity 255; neither they nor the canvas's empty cells take part in the range.
+The rule that was used stands in words in field 100 of the message, which MindSpore's readers skip.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.codec import wire
+from instrument.errors import CorruptMessage
+from instrument.values import Image
+
+NUMBER = 4
+PICTURES_A_ROW = 8
+
+_HEIGHT, _WIDTH, _COLORSPACE, _ENCODED, _MAPPING = 1, 2, 3, 4, 100
+#: zlib's fastest level: photographs barely shrink beyond it, and the time matters more.
+_COMPRESS_LEVEL = 1
+
+
+def from_array(array: NDArray[np.generic]) -> Image:
+    """Encode a batch of shape (N, C, H, W), C being 1 or 3, any extent at least 1."""
+    levels, mapping = _grey_levels(array)
+    canvas = _canvas(levels)
+    return Image(_png(canvas), canvas.shape[0], canvas.shape[1], canvas.shape[2], mapping)
+
+
+def _grey_levels(array: NDArray[np.generic]) -> tuple[NDArray[np.uint8], str]:
+    """The batch as uint8, and in words how its numbers were mapped."""
+    if array.dtype == np.uint8:
+        return array, "as recorded"
+    values = array.astype(np.float64 if array.dtype.itemsize > 2 and array.dtype != np.float32 else np.float32)
+    is_finite = np.isfinite(values)
+    finite = values if is_finite.all() else values[is_finite]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    if low >= 0.0 and high <= 1.0 and array.dtype.kind in "fb":
+        scaled, mapping = values * 255.0, "[0, 1] times 255"
+    elif low == high:
+        scaled, mapping = np.where(is_finite, 128.0, values), f"all {low:.9g}, drawn as 128"
+    else:
+        # Halves of both ends keep the difference finite near the limits of float64.
+        scaled = (values / 2 - low / 2) / (high / 2 - low / 2) * 255.0
+        mapping = f"linear, {low:.9g} to 0 and {high:.9g} to 255"
+    scaled = np.nan_to_num(scaled, nan=0.0, posinf=255.0, neginf=0.0)
+    return np.rint(scaled).clip(0, 255).astype(np.uint8), mapping
+
+
+def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The pictures (N, C, H, W) on one canvas (rows * H, columns * W, C); cells without a picture are 0."""
+    count, channels, height, width = pictures.shape
+    columns = min(count, PICTURES_A_ROW)
+    rows = -(-count // columns)
+    cells = np.zeros((rows * columns, channels, height, width), np.uint8)
+    cells[:count] = pictures
+    grid = cells.reshape(rows, columns, channels, height, width).transpose(0, 3, 1, 4, 2)
+    return grid.reshape(rows * height, columns * width, channels)
+
+
+def _png(canvas: NDArray[np.uint8]) -> bytes:
+    from PIL import Image as pillow  # comes with MindSpore; only pictures need it
+
+    out = io.BytesIO()
+    pixels = canvas[:, :, 0] if canvas.shape[2] == 1 else canvas
+    pillow.fromarray(np.ascontiguousarray(pixels)).save(out, format="PNG", compress_level=_COMPRESS_LEVEL)
+    return out.getvalue()
+
+
+def encode(value: Image) -> wire.Pieces:
+    """The content of a `Summary.Image`."""
+    head = wire.integer(_HEIGHT, value.height) + wire.integer(_WIDTH, value.width)
+    head += wire.integer(_COLORSPACE, value.channels)
+    pieces: wire.Pieces = [head, *wire.delimited_pieces(_ENCODED, [value.data])]
+    if value.mapping:
+        pieces.append(wire.delimited(_MAPPING, value.mapping.encode()))
+    return pieces
+
+
+def decode(data: memoryview) -> Image:
+    """Raises `CorruptMessage` for bytes that are no image message. The picture itself is not decoded."""
+    numbers = {_HEIGHT: 0, _WIDTH: 0, _COLORSPACE: 0}
+    encoded: bytes | None = None
+    mapping = ""
+    for field in wire.fields(data):
+        if field[0] in numbers:
+            numbers[field[0]] = wire.as_int(field)
+        elif field[0] == _ENCODED:
+            encoded = bytes(wire.as_bytes(field))
+        elif field[0] == _MAPPING:
+            mapping = wire.as_text(field)
+    if encoded is None:
+        raise CorruptMessage("an image has no encoded bytes")
+    return Image(encoded, numbers[_HEIGHT], numbers[_WIDTH], numbers[_COLORSPACE], mapping)
+
+
+def pixels(value: Image) -> NDArray[np.uint8]:
+    """Decode the picture to (height, width, channels) uint8.
+
+    Raises:
+        CorruptMessage: the bytes are no picture, or not of the size that the message claims.
+    """
+    from PIL import Image as pillow
+
+    try:
+        with pillow.open(io.BytesIO(value.data)) as picture:
+            if (picture.height, picture.width) != (value.height, value.width):
+                raise CorruptMessage(
+                    f"a picture of {picture.height}x{picture.width} is announced as {value.height}x{value.width}"
+                )
+            decoded = np.asarray(picture)
+    except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise CorruptMessage(f"an image cannot be decoded: {error}") from error
+    return decoded.reshape(value.height, value.width, -1)

@@ -1,0 +1,142 @@
+"""Lineage: events of the `_lineage` file, and plain dictionaries out of their messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Union
+
+from instrument.codec import schema, wire
+from instrument.errors import CorruptMessage
+from instrument.values import Lineage
+
+#: Lineage kind -> (number in `LineageEvent`, message).
+MESSAGES = {
+    "train_lineage": (6, "TrainLineage"),
+    "eval_lineage": (7, "EvaluationLineage"),
+    "dataset_graph": (9, "DatasetGraph"),
+    "custom_lineage_data": (10, "UserDefinedInfo"),
+}
+_KINDS = {number: kind for kind, (number, _) in MESSAGES.items()}
+_WALL_TIME = 1
+
+CustomValue = Union[str, int, float]
+
+
+def encode_event(kind: str, data: bytes, wall_time: float) -> wire.Pieces:
+    """The payload of one event of a lineage file."""
+    return [wire.double(_WALL_TIME, wall_time), *wire.delimited_pieces(MESSAGES[kind][0], [data])]
+
+
+def decode_event(payload: memoryview) -> tuple[float, Lineage | None]:
+    """The wall time and content of an event of a lineage file; None for a version or an unknown kind."""
+    wall_time, lineage = 0.0, None
+    for field in wire.fields(payload):
+        if field[0] == _WALL_TIME:
+            wall_time = wire.as_double(field)
+        elif field[0] in _KINDS:
+            lineage = Lineage(_KINDS[field[0]], bytes(wire.as_bytes(field)))
+    return wall_time, lineage
+
+
+def parse(lineage: Lineage) -> Any:
+    """The protobuf message of a lineage.
+
+    Raises:
+        CorruptMessage: its bytes are no such message.
+    """
+    from google.protobuf.message import DecodeError
+
+    name = MESSAGES[lineage.what][1]
+    try:
+        return schema.message_class(name).FromString(lineage.data)
+    except DecodeError as error:
+        raise CorruptMessage(f"a {lineage.what} is no {name} message") from error
+
+
+def custom_message(values: Mapping[str, CustomValue]) -> bytes:
+    """A serialised `UserDefinedInfo`: one `user_info` a key, which is all that MindInsight reads of each.
+
+    An int that does not fit the schema's int32 is kept as a double where that is exact, else as text.
+    """
+    message = schema.message_class("UserDefinedInfo")()
+    for key, value in values.items():
+        info = message.user_info.add()
+        if isinstance(value, str):
+            info.map_str[key] = value
+        elif isinstance(value, float):
+            info.map_double[key] = value
+        elif -(2**31) <= value < 2**31:
+            info.map_int32[key] = int(value)
+        elif int(float(value)) == value:
+            info.map_double[key] = float(value)
+        else:
+            info.map_str[key] = str(value)
+    result: bytes = message.SerializeToString(deterministic=True)
+    return result
+
+
+def to_dict(lineage: Lineage) -> dict[str, Any]:
+    """A lineage as plain dictionaries, lists, numbers and texts; only what was recorded is in it."""
+    message = parse(lineage)
+    if lineage.what == "custom_lineage_data":
+        return _custom(message)
+    if lineage.what == "dataset_graph":
+        return _dataset(message)
+    result = _plain(message)
+    if "metric" in result:
+        result["metric"] = _json(result["metric"])
+    if "path" in result.get("model", {}):
+        result["model"]["path"] = _json(result["model"]["path"])
+    return result
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    return {
+        field.name: _plain(value) if field.message_type is not None else value for field, value in message.ListFields()
+    }
+
+
+def _custom(message: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for info in [message, *message.user_info]:
+        result.update(info.map_int32)
+        result.update(info.map_double)
+        result.update(info.map_str)
+        result.update({key: _custom(value) for key, value in info.map_dict.items()})
+    return result
+
+
+def _dataset(message: Any) -> dict[str, Any]:
+    result: dict[str, Any] = _parameters(message.parameter)
+    if message.operations:
+        result["operations"] = [_operation(operation) for operation in message.operations]
+    if message.HasField("sampler"):
+        result["sampler"] = _operation(message.sampler)
+    if message.children:
+        result["children"] = [_dataset(child) for child in message.children]
+    return result
+
+
+def _operation(message: Any) -> dict[str, Any]:
+    result = _parameters(message.operationParam)
+    if message.size:
+        result["size"] = list(message.size)
+    if message.weights:
+        result["weights"] = list(message.weights)
+    return result
+
+
+def _parameters(message: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for mapping in (message.mapStr, message.mapBool, message.mapInt, message.mapDouble):
+        result.update(mapping)
+    result.update({key: list(value.strValue) for key, value in message.mapStrList.items()})
+    return dict(sorted(result.items()))

@@ -1,0 +1,1 @@
+"""Bytes to frames to file and back; knows no protobuf."""

@@ -1,0 +1,20 @@
+"""The masked CRC-32C of event files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crc32c import crc32c
+
+
+def mask(crc: int) -> int:
+    """Rotate right by 15 bits and add a constant, so that a checksum of checksums is no fixed point."""
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def masked_crc(pieces: Iterable[bytes | memoryview]) -> int:
+    """The masked CRC-32C of the concatenation of `pieces`."""
+    crc = 0
+    for piece in pieces:
+        crc = crc32c(piece, crc)
+    return mask(crc)

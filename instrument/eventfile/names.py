@@ -1,0 +1,76 @@
+"""File names: `{prefix}.out.events.summary.{seconds}.{device}.{host}{suffix}` and their lineage twins.
+
+MindInsight finds a file by `summary.<digits>` and sorts by that number, which must be seconds: with milliseconds its
+whole listing fails. A name is never used twice, and nothing that exists is ever opened for writing from its start.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+
+SUFFIX = "_MS"
+LINEAGE_SUFFIX = "_lineage"
+
+_PATTERN = re.compile(r"(?P<prefix>.*)\.out\.events\.summary\.(?P<seconds>\d+)\.(?P<rest>.*)", re.DOTALL)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True)
+class EventFileName:
+    """The parts of a name. `device` is the device or rank number, -1 where the name has none."""
+
+    prefix: str
+    seconds: int
+    device: int
+    host: str
+    is_lineage: bool
+
+    @property
+    def writer(self) -> tuple[int, str]:
+        """Who wrote it: files of one device on one host belong to one series of restarts."""
+        return (self.device, self.host)
+
+
+def host() -> str:
+    """This machine's name, in characters that are safe in a file name everywhere."""
+    return _UNSAFE.sub("_", platform.node()) or "localhost"
+
+
+def join(prefix: str, seconds: int, device: int, suffix: str) -> str:
+    return f"{prefix}.out.events.summary.{seconds}.{device}.{host()}{suffix}"
+
+
+def parse(name: str) -> EventFileName | None:
+    """The parts of an event file's name; None for any other file."""
+    match = _PATTERN.fullmatch(name)
+    if match is None:
+        return None
+    rest = match["rest"]
+    is_lineage = rest.endswith(LINEAGE_SUFFIX)
+    rest = rest.removesuffix(LINEAGE_SUFFIX) if is_lineage else rest.removesuffix(SUFFIX)
+    device, dot, tail = rest.partition(".")
+    if dot and device.isdigit():
+        return EventFileName(match["prefix"], int(match["seconds"]), int(device), tail, is_lineage)
+    return EventFileName(match["prefix"], int(match["seconds"]), -1, rest, is_lineage)
+
+
+def create(directory: str, prefix: str, seconds: int, device: int, suffix: str) -> str:
+    """Create an empty event file that did not exist and return its path.
+
+    Where the name is taken, the next second's is tried: readers order files by that number, so a later writer
+    still sorts behind an earlier one. The mode is 0666 less the umask.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    while True:
+        path = os.path.join(directory, join(prefix, seconds, device, suffix))
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666))
+        except FileExistsError:
+            seconds += 1
+            continue
+        return path

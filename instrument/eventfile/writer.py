@@ -1,0 +1,96 @@
+"""Append whole frames to a file whose good length is known.
+
+The caller keeps the length of what is committed and hands it in; what lies behind it is the rest of a writer that died
+and is cut off first. A write that fails leaves the file at the committed length: a half frame makes MindInsight spin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+#: Pieces below this size are joined before the system call: copying them costs less than handing them over singly.
+_JOIN_BELOW_BYTES = 64 * 1024
+_MAX_PIECES = 512
+
+
+def coalesce(pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """The same bytes in fewer pieces; large ones are handed through uncopied."""
+    result: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = []
+    for piece in pieces:
+        if len(piece) < _JOIN_BELOW_BYTES:
+            small.append(piece)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small = []
+        result.append(piece)
+    if small:
+        result.append(b"".join(small))
+    return result
+
+
+class EventFileWriter:
+    """Write frames at a given offset of one file, which is created when absent (mode 0666 less the umask)."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        self._fd = os.open(path, flags, 0o666)
+        self._tail_unknown = True
+
+    def append(self, pieces: Sequence[bytes | memoryview], committed_bytes: int) -> int:
+        """Write `pieces` behind the first `committed_bytes` of the file and return the new committed length.
+
+        Raises:
+            OSError: nothing was kept; the file ends at `committed_bytes` again.
+        """
+        if self._tail_unknown:
+            self._cut(committed_bytes)
+        end = committed_bytes
+        try:
+            remaining = coalesce(pieces)
+            while remaining:
+                written = _write_at(self._fd, remaining[:_MAX_PIECES], end)
+                end += written
+                remaining = _drop(remaining, written)
+        except OSError:
+            self._tail_unknown = True
+            self._cut(committed_bytes)
+            raise
+        return end
+
+    def _cut(self, committed_bytes: int) -> None:
+        if os.fstat(self._fd).st_size > committed_bytes:
+            os.ftruncate(self._fd, committed_bytes)
+        self._tail_unknown = False
+
+    def sync(self) -> None:
+        """Return when the file's bytes are on the disk itself."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _write_at(fd: int, pieces: list[bytes | memoryview], offset: int) -> int:
+    if hasattr(os, "pwritev"):
+        return os.pwritev(fd, pieces, offset)
+    os.lseek(fd, offset, os.SEEK_SET)  # Windows has neither pwrite nor pwritev
+    return os.write(fd, pieces[0])
+
+
+def _drop(pieces: list[bytes | memoryview], count: int) -> list[bytes | memoryview]:
+    """What is left of `pieces` behind their first `count` bytes."""
+    index = 0
+    while index < len(pieces) and count >= len(pieces[index]):
+        count -= len(pieces[index])
+        index += 1
+    rest = pieces[index:]
+    if count:
+        rest[0] = memoryview(rest[0])[count:]
+    return rest

@@ -1,0 +1,137 @@
+"""What travels between the writing and the reading half.
+
+A *kind* is one of `KINDS`; a *tag* names a series; a *step* is the training step that the user counts.
+On the way down an `Item` carries either a finished value or the raw array from which a worker makes one;
+on the way up a `Record` carries the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Kinds that share an event as values of a summary, in the order in which they are listed.
+SUMMARY_KINDS = ("scalar", "image", "tensor", "histogram", "landscape")
+#: Kinds of the lineage file.
+LINEAGE_KINDS = ("train_lineage", "eval_lineage", "dataset_graph", "custom_lineage_data")
+KINDS = (*SUMMARY_KINDS, "graph", *LINEAGE_KINDS)
+#: The dtype that NumPy lacks: its values travel as float32, which holds each of them exactly.
+BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One number. Files of MindSpore's dialect hold it as float32, and exactly beside it where float32 cannot."""
+
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """An array of any numeric dtype.
+
+    `dtype` is the recorded type by name. For `"bfloat16"` the array is float32 (every value exact); otherwise
+    it is the array's own.
+    """
+
+    array: NDArray[np.generic]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Image:
+    """An encoded picture: `data` are the file's bytes (PNG as we write it), sizes in pixels.
+
+    `mapping` says in words how recorded numbers became grey levels; empty where the file does not say.
+    """
+
+    data: bytes
+    height: int
+    width: int
+    channels: int
+    mapping: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of finite values in ascending buckets, and what was not finite.
+
+    `left`, `width` (float64) and `counts` (int64) have one entry a bucket; bucket i covers
+    `left[i] <= v < left[i] + width[i]`, the last one its right edge too. `count` is the size of the recorded array,
+    NaN and infinities included; `min`, `max` and `sum` are those of the finite values (NaN where there is none).
+    """
+
+    left: NDArray[np.float64]
+    width: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    count: int
+    min: float
+    max: float
+    sum: float
+    nan_count: int = 0
+    positive_infinity_count: int = 0
+    negative_infinity_count: int = 0
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A computational graph: `data` is a serialised `mindspore.irpb.GraphProto`."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where a run came from: `data` is the serialised message of the lineage kind `what`."""
+
+    what: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """A loss landscape: `data` is a serialised `mindspore.irpb.LossLandscape`."""
+
+    data: bytes
+
+
+Value = Union[Scalar, Tensor, Image, Histogram, Graph, Lineage, Landscape]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One value of one series. `wall_time` is in seconds since the epoch (UTC)."""
+
+    step: int
+    wall_time: float
+    kind: str
+    tag: str
+    value: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
+
+    `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), and the
+    serialised message for the other kinds. `dtype` names the recorded type of an array.
+    """
+
+    kind: str
+    tag: str
+    payload: Union[float, NDArray[np.generic], bytes]
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one `record(step)` hands over. `export_tensors` asks for an `.npy` file beside each tensor."""
+
+    step: int
+    wall_time: float
+    items: tuple[Item, ...]
+    export_tensors: bool = False
