@@ -29,7 +29,7 @@ _HOMES = {
     "SummaryRecord": ("instrument.collect.record", "SummaryRecord"),
     "ops": ("instrument.collect.ops", None),
     "Run": ("instrument.read.run", "Run"),
-    "read": ("instrument.read.run", "read"),
+    "read": ("instrument.read", None),
 }
 
 
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'instrument' has no attribute {name!r}") from None
     module = import_module(module_name)
     value = module if attribute is None else getattr(module, attribute)
-    globals()[name] = value  # `instrument.read` is a package too; the function is what the name means to a user
+    globals()[name] = value
     return value
 
 

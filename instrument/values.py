@@ -7,8 +7,9 @@ on the way up a `Record` carries the value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +100,7 @@ class Landscape:
     data: bytes
 
 
-Value = Union[Scalar, Tensor, Image, Histogram, Graph, Lineage, Landscape]
+Value = Scalar | Tensor | Image | Histogram | Graph | Lineage | Landscape
 
 
 @dataclass(frozen=True)
@@ -113,25 +114,22 @@ class Record:
     value: Value
 
 
-@dataclass(frozen=True, eq=False)
-class Item:
+class Item(NamedTuple):
     """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
 
     `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), and the
-    serialised message for the other kinds. `dtype` names the recorded type of an array.
+    serialised message for the other kinds. `dtype` names the recorded type of a tensor.
     """
 
     kind: str
     tag: str
-    payload: Union[float, NDArray[np.generic], bytes]
+    payload: float | NDArray[np.generic] | bytes
     dtype: str = ""
 
 
-@dataclass(frozen=True)
-class Event:
-    """What one `record(step)` hands over. `export_tensors` asks for an `.npy` file beside each tensor."""
+class Event(NamedTuple):
+    """What one `record(step)` hands over."""
 
     step: int
     wall_time: float
-    items: tuple[Item, ...]
-    export_tensors: bool = False
+    items: Sequence[Item]

@@ -13,7 +13,7 @@ from typing import Any
 
 from instrument.codec import scalar, wire
 from instrument.errors import CorruptMessage
-from instrument.values import Event, Item, Record, Tensor
+from instrument.values import LINEAGE_KINDS, Event, Item, Record, Tensor
 
 #: MindInsight drops an event whose payload is larger.
 MAX_PAYLOAD_BYTES = 500_000_000
@@ -51,7 +51,7 @@ def encode(event: Event) -> list[wire.Pieces]:
             assert isinstance(item.payload, bytes)
             payloads.append([head, *wire.delimited_pieces(_GRAPH, [item.payload])])
             continue
-        if item.kind != "scalar" and item.kind not in _VALUE_NUMBERS:
+        if item.kind in LINEAGE_KINDS:
             continue
         value = encode_value(item)
         value_bytes = wire.size(value)

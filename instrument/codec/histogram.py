@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ _LEFT_KEY = wire.key(1, wire.FIXED64)[0]
 _WIDTH_KEY = wire.key(2, wire.FIXED64)[0]
 
 
+@np.errstate(all="ignore")  # at the limits of a type, and whatever the user's own settings are
 def from_array(array: NDArray[np.generic]) -> Histogram:
     """Count the finite values of `array` (any shape; bool, integer or float).
 
@@ -42,17 +44,15 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
             nan_count, positive_count, negative_count,
         )  # fmt: skip
     low, high = float(finite.min()), float(finite.max())
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = float(finite.sum(dtype=np.float64))
     edges = _edges(low, high, finite.size, is_integer=finite.dtype.kind in "iu")
     counts, _ = np.histogram(finite, bins=edges)
     return Histogram(
-        edges[:-1], np.diff(edges), counts.astype(np.int64), flat.size, low, high, total,
+        edges[:-1], np.diff(edges), counts.astype(np.int64), flat.size, low, high, _sum(finite),
         nan_count, positive_count, negative_count,
     )  # fmt: skip
 
 
-def _split(flat: NDArray[np.generic]) -> tuple[NDArray[np.generic], int, int, int]:
+def _split(flat: NDArray[Any]) -> tuple[NDArray[np.generic], int, int, int]:
     """The finite values, and how many are NaN, plus and minus infinity."""
     if flat.dtype.kind in "iu":
         return flat, 0, 0, 0
@@ -63,6 +63,14 @@ def _split(flat: NDArray[np.generic]) -> tuple[NDArray[np.generic], int, int, in
     positive_count = int(np.count_nonzero(np.isposinf(flat)))
     negative_count = flat.size - int(np.count_nonzero(is_finite)) - nan_count - positive_count
     return flat[is_finite], nan_count, positive_count, negative_count
+
+
+def _sum(finite: NDArray[np.generic]) -> float:
+    total = float(finite.sum(dtype=np.float64))
+    if math.isfinite(total):
+        return total
+    # The sum overflowed on its way; that of the numbers over their count cannot.
+    return float(np.divide(finite, finite.size, dtype=np.float64).sum() * finite.size)
 
 
 def _bucket_count(values: int) -> int:
@@ -96,7 +104,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 def encode(value: Histogram) -> bytes:
     """The content of a `Summary.Histogram`; min, max and sum are left out where nothing was finite."""
     parts = []
-    for left, width, count in zip(value.left.tolist(), value.width.tolist(), value.counts.tolist()):
+    for left, width, count in zip(value.left.tolist(), value.width.tolist(), value.counts.tolist(), strict=True):
         bucket = _BUCKET_HEAD.pack(_LEFT_KEY, left, _WIDTH_KEY, width) + wire.integer(3, count)
         parts.append(wire.delimited(_BUCKETS, bucket))
     parts.append(wire.integer(_NAN, value.nan_count))

@@ -14,6 +14,7 @@ The rule that was used stands in words in field 100 of the message, which MindSp
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,11 @@ PICTURES_A_ROW = 8
 _HEIGHT, _WIDTH, _COLORSPACE, _ENCODED, _MAPPING = 1, 2, 3, 4, 100
 #: zlib's fastest level: photographs barely shrink beyond it, and the time matters more.
 _COMPRESS_LEVEL = 1
+#: What MindInsight shows. Pillow knows formats whose decoders run other programs.
+_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
+#: Deflate packs 1032 to 1 at best, and PNG eight pixels into a byte.
+_MOST_PIXELS_A_BYTE = 8 * 1032
+_MODES = ("L", "LA", "RGB", "RGBA")
 
 
 def from_array(array: NDArray[np.generic]) -> Image:
@@ -37,11 +43,14 @@ def from_array(array: NDArray[np.generic]) -> Image:
     return Image(_png(canvas), canvas.shape[0], canvas.shape[1], canvas.shape[2], mapping)
 
 
-def _grey_levels(array: NDArray[np.generic]) -> tuple[NDArray[np.uint8], str]:
+@np.errstate(all="ignore")  # at the limits of a type, and whatever the user's own settings are
+def _grey_levels(array: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
     """The batch as uint8, and in words how its numbers were mapped."""
     if array.dtype == np.uint8:
         return array, "as recorded"
-    values = array.astype(np.float64 if array.dtype.itemsize > 2 and array.dtype != np.float32 else np.float32)
+    values: NDArray[Any] = array.astype(
+        np.float64 if array.dtype.itemsize > 2 and array.dtype != np.float32 else np.float32
+    )
     is_finite = np.isfinite(values)
     finite = values if is_finite.all() else values[is_finite]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
@@ -112,13 +121,17 @@ def pixels(value: Image) -> NDArray[np.uint8]:
     """
     from PIL import Image as pillow
 
+    if value.height * value.width > _MOST_PIXELS_A_BYTE * len(value.data):
+        raise CorruptMessage(f"{len(value.data)} bytes cannot hold a picture of {value.height}x{value.width}")
     try:
-        with pillow.open(io.BytesIO(value.data)) as picture:
+        with pillow.open(io.BytesIO(value.data), formats=_FORMATS) as picture:
             if (picture.height, picture.width) != (value.height, value.width):
                 raise CorruptMessage(
                     f"a picture of {picture.height}x{picture.width} is announced as {value.height}x{value.width}"
                 )
-            decoded = np.asarray(picture)
-    except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
+            decoded = np.asarray(picture if picture.mode in _MODES else picture.convert("RGB"))
+    except CorruptMessage:
+        raise
+    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise CorruptMessage(f"an image cannot be decoded: {error}") from error
     return decoded.reshape(value.height, value.width, -1)

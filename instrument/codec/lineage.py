@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any
 
 from instrument.codec import schema, wire
 from instrument.errors import CorruptMessage
@@ -20,7 +20,7 @@ MESSAGES = {
 _KINDS = {number: kind for kind, (number, _) in MESSAGES.items()}
 _WALL_TIME = 1
 
-CustomValue = Union[str, int, float]
+CustomValue = str | int | float
 
 
 def encode_event(kind: str, data: bytes, wall_time: float) -> wire.Pieces:
@@ -50,7 +50,7 @@ def parse(lineage: Lineage) -> Any:
     name = MESSAGES[lineage.what][1]
     try:
         return schema.message_class(name).FromString(lineage.data)
-    except DecodeError as error:
+    except (DecodeError, UnicodeDecodeError) as error:
         raise CorruptMessage(f"a {lineage.what} is no {name} message") from error
 
 
@@ -68,7 +68,7 @@ def custom_message(values: Mapping[str, CustomValue]) -> bytes:
             info.map_double[key] = value
         elif -(2**31) <= value < 2**31:
             info.map_int32[key] = int(value)
-        elif int(float(value)) == value:
+        elif _is_double(value):
             info.map_double[key] = float(value)
         else:
             info.map_str[key] = str(value)
@@ -76,9 +76,37 @@ def custom_message(values: Mapping[str, CustomValue]) -> bytes:
     return result
 
 
+def _is_double(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
 def to_dict(lineage: Lineage) -> dict[str, Any]:
-    """A lineage as plain dictionaries, lists, numbers and texts; only what was recorded is in it."""
+    """A lineage as plain dictionaries, lists, numbers and texts; only what was recorded is in it.
+
+    Raises:
+        CorruptMessage: its bytes are no such message, or hold a text that is not UTF-8.
+    """
     message = parse(lineage)
+    try:
+        result = _dict(lineage, message)
+        _check_texts(result)
+    except UnicodeDecodeError as error:
+        raise CorruptMessage(f"a {lineage.what} holds a text that is not UTF-8") from error
+    return result
+
+
+def _check_texts(value: Any) -> None:
+    """Raise `UnicodeDecodeError` where protobuf's fast implementation handed out a text that is not UTF-8, as bytes."""
+    if isinstance(value, bytes):
+        value.decode()
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_texts(inner)
+
+
+def _dict(lineage: Lineage, message: Any) -> dict[str, Any]:
     if lineage.what == "custom_lineage_data":
         return _custom(message)
     if lineage.what == "dataset_graph":
@@ -94,7 +122,7 @@ def to_dict(lineage: Lineage) -> dict[str, Any]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -7,6 +7,7 @@ own little-endian bytes in `raw_data` beside it; this reader prefers those.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ _DTYPE_NAMES = {number: name for name, number in DTYPE_NUMBERS.items()}
 #: Types each of whose values is a float32.
 _HELD_BY_FLOAT32 = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32", BFLOAT16})
 
+#: The most that any NumPy has.
+_MAX_DIMS = 64
+
 _DIMS, _DATA_TYPE, _FLOAT_DATA, _DOUBLE_DATA, _RAW_DATA = 1, 2, 3, 6, 8
 
 
@@ -44,8 +48,8 @@ def encoded_bytes(dtype: str, elements: int) -> int:
 
 def encode(value: Tensor) -> wire.Pieces:
     """The content of a `TensorProto`; the array's own memory is used where its layout allows."""
-    array = np.ascontiguousarray(value.array).reshape(value.array.shape)
-    with np.errstate(over="ignore", invalid="ignore"):
+    array: NDArray[Any] = np.ascontiguousarray(value.array).reshape(value.array.shape)
+    with np.errstate(all="ignore"):
         singles = np.ascontiguousarray(array.reshape(-1), dtype="<f4")
     head = b"".join(wire.integer(_DIMS, extent) for extent in array.shape)
     head += wire.integer(_DATA_TYPE, DTYPE_NUMBERS[value.dtype])
@@ -59,7 +63,7 @@ def encode(value: Tensor) -> wire.Pieces:
 
 
 def _bytes_of(flat: NDArray[np.generic]) -> memoryview:
-    return memoryview(flat.view(np.uint8)) if flat.size else memoryview(b"")
+    return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
 def decode(data: memoryview) -> Tensor:
@@ -79,7 +83,9 @@ def decode(data: memoryview) -> Tensor:
             shape += _dims(field)
         elif number == _DATA_TYPE:
             dtype_number = wire.as_int(field)
-        elif number == _FLOAT_DATA and not isinstance(content, int):
+        elif number == _FLOAT_DATA:
+            if isinstance(content, int) or wire_type == wire.FIXED64:
+                raise CorruptMessage(f"float_data has wire type {wire_type}")
             singles.append(content)  # packed, or one float a field
         elif number == _DOUBLE_DATA:
             doubles = wire.as_bytes(field)
@@ -113,8 +119,24 @@ def _numbers(data: memoryview, dtype: np.dtype[np.generic]) -> NDArray[np.generi
 
 
 def _shaped(flat: NDArray[np.generic], dtype: str, shape: list[int]) -> Tensor:
-    if any(extent < 0 for extent in shape) or math.prod(shape) != flat.size:
-        raise CorruptMessage(f"a tensor of shape {tuple(shape)} holds {flat.size} values")
-    target = np.dtype(np.float32 if dtype == BFLOAT16 else dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return Tensor(flat.astype(target, copy=False).reshape(shape), dtype)
+    if len(shape) > _MAX_DIMS or any(extent < 0 for extent in shape) or math.prod(shape) != flat.size:
+        raise CorruptMessage(f"a tensor of {len(shape)} dims {tuple(shape[:8])} holds {flat.size} values")
+    array = _cast(flat, np.dtype(np.float32 if dtype == BFLOAT16 else dtype))
+    try:
+        return Tensor(array.reshape(shape), dtype)
+    except ValueError as error:  # more dims than this NumPy has, or an empty array with huge ones
+        raise CorruptMessage(f"a tensor of dims {tuple(shape)} cannot be made: {error}") from error
+
+
+def _cast(flat: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values as `dtype`. A float beyond an integer's range becomes the range's end, not the other end.
+
+    Files without `raw_data` hold the largest int32 and int64 as floats that are one too large.
+    """
+    with np.errstate(all="ignore"):
+        result = flat.astype(dtype, copy=False)
+    if flat.dtype.kind == "f" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        result[flat >= flat.dtype.type(limits.max)] = limits.max
+        result[flat <= flat.dtype.type(limits.min)] = limits.min
+    return result

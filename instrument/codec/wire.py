@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Union
 
 from instrument.errors import CorruptMessage
 
-Buffer = Union[bytes, memoryview]
+Buffer = bytes | memoryview
 Pieces = list[Buffer]
 #: What a field holds on the wire: an integer (varint), or the bytes of a fixed or length-delimited field.
-Field = tuple[int, int, Union[int, memoryview]]
+Field = tuple[int, int, int | memoryview]
 
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 

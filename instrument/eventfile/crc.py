@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from crc32c import crc32c
 
+MASK_DELTA = 0xA282EAD8
+
 
 def mask(crc: int) -> int:
     """Rotate right by 15 bits and add a constant, so that a checksum of checksums is no fixed point."""
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & 0xFFFFFFFF
 
 
 def masked_crc(pieces: Iterable[bytes | memoryview]) -> int:

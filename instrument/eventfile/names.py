@@ -14,7 +14,7 @@ from dataclasses import dataclass
 SUFFIX = "_MS"
 LINEAGE_SUFFIX = "_lineage"
 
-_PATTERN = re.compile(r"(?P<prefix>.*)\.out\.events\.summary\.(?P<seconds>\d+)\.(?P<rest>.*)", re.DOTALL)
+_PATTERN = re.compile(r"(?P<prefix>.*)\.out\.events\.summary\.(?P<seconds>\d+)\.(?P<rest>.*)", re.ASCII | re.DOTALL)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -52,7 +52,7 @@ def parse(name: str) -> EventFileName | None:
     is_lineage = rest.endswith(LINEAGE_SUFFIX)
     rest = rest.removesuffix(LINEAGE_SUFFIX) if is_lineage else rest.removesuffix(SUFFIX)
     device, dot, tail = rest.partition(".")
-    if dot and device.isdigit():
+    if dot and device.isascii() and device.isdigit():
         return EventFileName(match["prefix"], int(match["seconds"]), int(device), tail, is_lineage)
     return EventFileName(match["prefix"], int(match["seconds"]), -1, rest, is_lineage)
 

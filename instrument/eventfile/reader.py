@@ -23,10 +23,14 @@ class Damage:
 
 
 class EventFileReader:
-    """The payloads of one event file in file order; after iterating, `damage` lists what was passed over."""
+    """The payloads of one event file in file order; after iterating, `damage` lists what was passed over.
+
+    `offset` is where the frame of the payload yielded last begins, in bytes from the start of the file.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.offset = 0
         self.damage: list[Damage] = []
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -43,11 +47,12 @@ class EventFileReader:
             if found is None:
                 offset = self._skip_unfinished(data, offset)
                 continue
+            self.offset = offset
             payload, offset = found
             yield payload
 
     def _skip(self, data: memoryview, offset: int, reason: str) -> int:
-        following = frame.find(data, offset + 1)
+        following = frame.resume(data, offset)
         self.damage.append(Damage(self.path, offset, following - offset, reason, torn=False))
         return following
 

@@ -55,7 +55,7 @@ class EventFileWriter:
                 written = _write_at(self._fd, remaining[:_MAX_PIECES], end)
                 end += written
                 remaining = _drop(remaining, written)
-        except OSError:
+        except BaseException:  # also an interrupt from the keyboard between two parts
             self._tail_unknown = True
             self._cut(committed_bytes)
             raise

@@ -1,0 +1,65 @@
+# Everything runs in virtual environments that these targets make, named .venv*. They need a Python of version 3.10
+# to 3.12 and a package index; PYTHON=... names the Python to be used where the first one found is not the right one.
+
+VENV := .venv
+ORACLE := .venv-oracle
+PYTHON_VERSIONS := 3.11 3.12 3.10
+PIP_INSTALL := -m pip --disable-pip-version-check --no-input -qq install
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two targets at once would install into one environment at once.
+.NOTPARALLEL:
+.PHONY: help demo test lint test-matrix oracle clean
+
+help: ## Print this list
+	@echo "usage: make TARGET [PYTHON=/path/to/python]"
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-learn, record it, show the recording
+	@$(VENV)/bin/python examples/lenet5.py
+
+test: lint ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight too
+	@$(MAKE) --no-print-directory oracle || echo "Going on without MindInsight: tests that ask it are skipped."
+	@$(VENV)/bin/python -m pytest --durations=10 $(ARGS)
+
+lint: $(VENV)/dev.stamp ## Check style and types: ruff check, ruff format --check, mypy --strict
+	@$(VENV)/bin/python -m ruff check
+	@$(VENV)/bin/python -m ruff format --check
+	@$(VENV)/bin/python -m mypy
+
+test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROWS="ms2.7.2-np1" for some)
+	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
+
+# INSTRUMENT_ORACLE_PYTHON names the Python of an environment that stands elsewhere: nothing is to be made then.
+oracle: $(if $(INSTRUMENT_ORACLE_PYTHON),,$(ORACLE)/installed.stamp) ## Install MindInsight 2.3.1, the viewer that must read our files, into .venv-oracle
+	@echo "MindInsight is in $(or $(INSTRUMENT_ORACLE_PYTHON),$(ORACLE)/bin/python)"
+
+clean: ## Remove all that these targets made: environments, caches, builds, recordings
+	rm -rf .venv .venv-oracle .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf demo_run rank_* kernel_meta
+	find instrument tests examples tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/base.stamp: setup.cfg pyproject.toml
+	@python=$$(tools/find-python $(PYTHON_VERSIONS)) || \
+	{ echo "Install one, or name one: make PYTHON=/path/to/python" >&2; exit 3; }; \
+	echo "Making $(VENV) with $$python; MindSpore alone is a download of some 350 MB" && \
+	$$python -m venv --clear $(VENV)
+	@$(VENV)/bin/python $(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/base.stamp
+	@$(VENV)/bin/python $(PIP_INSTALL) scikit-learn
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/base.stamp
+	@$(VENV)/bin/python $(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+# A half-made environment would look to the tests like a whole one.
+$(ORACLE)/installed.stamp: tools/oracle-requirements.txt
+	@python=$$(PYTHON= tools/find-python 3.10 3.11) || \
+	{ echo "MindInsight needs Python 3.10 or 3.11: $(ORACLE) is not made." >&2; exit 3; }; \
+	echo "Making $(ORACLE) with $$python" && $$python -m venv --clear $(ORACLE) && \
+	$(ORACLE)/bin/python $(PIP_INSTALL) -r tools/oracle-requirements.txt && touch $@ || \
+	{ rm -rf $(ORACLE); echo "MindInsight could not be installed: $(ORACLE) is not made." >&2; exit 4; }

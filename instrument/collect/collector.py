@@ -1,0 +1,362 @@
+"""`SummaryCollector`: callback hooks -> sources -> one event a collected step, by the schedule."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from mindspore.train.callback import Callback
+
+from instrument import framework
+from instrument.codec import graph as graph_codec
+from instrument.codec import lineage as lineage_codec
+from instrument.collect import lineage, ops, sources
+from instrument.collect.checkpoints import Checkpoints
+from instrument.collect.options import RecordOptions, Specified, check_int
+from instrument.collect.record import SummaryRecord
+from instrument.collect.schedule import Due, Schedule
+from instrument.values import Item
+from instrument.write.sink import Stats
+
+log = logging.getLogger("instrument")
+
+Result = TypeVar("Result")
+
+
+class SummaryCollector(Callback):
+    """Record what a training does, from `model.train`, `model.fit` and `model.eval`.
+
+        model.train(10, dataset, callbacks=[SummaryCollector("./run")])
+
+    Arguments, their order and meanings are those of MindSpore's own collector, with two differences: `num_process`
+    works, and a landscape's weights are kept only when `collect_landscape` asks for them.
+
+    At each collected step: the loss (`loss/auto`), the learning rate (`learning_rate/auto`, or
+    `learning_rate/group<i>/auto`), histograms of weights (`<parameter>/auto`), the input pictures (`input_data/auto`)
+    and whatever summary operators inside the network were given. At each evaluation: every metric that is a number
+    (`eval/<metric>/auto`), at the training step that it belongs to. Once: the computational graph (graph mode only),
+    the dataset's graph and the lineage. What cannot be collected is logged once; nothing that goes wrong here stops
+    training.
+
+    Args:
+        summary_dir: the directory for the files of this run; made where it is missing.
+        collect_freq: collect every so many steps, and at the first one. In sink mode, whose hooks come once in many
+            steps, a hook collects when a multiple lies between it and the one before; there the last one always does.
+        num_process: worker processes that write; 0 writes in this process. Default: half of the cores, at most 4.
+        collect_specified_data: what to collect, by the keys `collect_metric` (loss, learning rate and evaluation),
+            `collect_graph`, `collect_train_lineage`, `collect_eval_lineage`, `collect_input_data`,
+            `collect_dataset_graph` (all bool), `histogram_regular` (which parameters get histograms: a regular
+            expression matched at the start of their names; None for the first five) and `collect_landscape` (a
+            dictionary with `intervals`, and optionally `landscape_size`, `unit`, `num_samples`, `create_landscape`).
+        keep_default_action: whether keys that are not specified keep their default, which is to collect.
+        custom_lineage_data: facts of your own about the run: a dictionary of str, int and float by name.
+            `MINDINSIGHT_HYPER_CONFIG` in the environment adds those of a tuner.
+        collect_tensor_freq: how often `TensorSummary` is collected; by default at most 20 steps of a training.
+        max_file_size: no file grows beyond so many bytes.
+        export_options: `{"tensor_format": "npy"}` also writes each tensor as an `.npy` file.
+        on_full: `"block"` lets training wait when the workers cannot keep up, `"drop"` loses the step and counts it.
+
+    Raises:
+        TypeError, ValueError: an option is wrong.
+        OSError: the directory cannot be made or written.
+    """
+
+    def __init__(
+        self,
+        summary_dir: str | os.PathLike[str],
+        collect_freq: int = 10,
+        num_process: int | None = None,
+        collect_specified_data: dict[str, Any] | None = None,
+        keep_default_action: bool = True,
+        custom_lineage_data: dict[str, str | int | float] | None = None,
+        collect_tensor_freq: int | None = None,
+        max_file_size: int | None = None,
+        export_options: dict[str, str | None] | None = None,
+        *,
+        on_full: str = "block",
+    ) -> None:
+        super().__init__()
+        options = RecordOptions.check(
+            summary_dir, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None
+        )
+        self._directory = options.directory
+        self._record_arguments: dict[str, Any] = {
+            "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
+            "on_full": on_full,
+        }  # fmt: skip
+        self._collect_freq = check_int("collect_freq", collect_freq, 1)
+        self._tensor_freq = (
+            None if collect_tensor_freq is None else check_int("collect_tensor_freq", collect_tensor_freq, 1)
+        )
+        self._specified = Specified.check(collect_specified_data, keep_default_action)
+        custom = {} if custom_lineage_data is None else lineage.check_custom(custom_lineage_data, "custom_lineage_data")
+        self._custom = {**lineage.from_environment(), **custom}
+        self._checkpoints: Checkpoints | None = None
+        self._record: SummaryRecord | None = None
+        self._schedule: Schedule | None = None
+        self._given_up: set[str] = set()
+        self._last_step = 0
+        self._last_collected = -1
+        self._last_evaluation: Any = None
+        self._stats: Stats | None = None
+        _try_directory(self._directory)
+
+    @property
+    def stats(self) -> Stats | None:
+        """What became of the events of the current training, or of the last one; None before the first."""
+        return self._record.stats if self._record is not None else self._stats
+
+    # ------------------------------------------------------------------ the hooks of a training
+
+    def on_train_begin(self, run_context: Any) -> None:
+        params = run_context.original_args()
+        _check_callbacks(params)
+        self._open()
+        self._schedule = None
+        self._given_up = set()
+        self._last_step = int(params.cur_step_num)
+        if self._specified.landscape is not None:
+            self._checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
+            self._attempt("landscape", self._checkpoints.begin)
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """In PyNative mode summary operators copy their values only for a step that will be collected."""
+        if self._record is None or self._schedule is None:
+            return
+        due = self._schedule.due(int(run_context.original_args().cur_step_num), self._last_step)
+        self._record.inbox.is_open = bool(due)
+        self._record.inbox.wants_tensors = due.tensors
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        params = run_context.original_args()
+        if self._record is None:
+            return
+        step = int(params.cur_step_num)
+        is_first = self._schedule is None
+        if self._schedule is None:
+            self._schedule = self._make_schedule(params)
+        due = self._schedule.due(step, self._last_step)
+        self._last_step = step
+        ops.gather(step)
+        items = self._once(params) if is_first else []
+        self._write(step, due, items, params)
+        if self._checkpoints is not None and self._checkpoints.unit == "step":
+            self._save_weights(step, params)
+
+    def on_train_epoch_end(self, run_context: Any) -> None:
+        params = run_context.original_args()
+        # `model.fit` evaluates without telling this callback, and leaves the result for the end of the epoch.
+        if sources.get(params, "metrics") is not None:
+            self._collect_evaluation(params)
+        if self._record is not None:
+            self._record.inbox.take()  # summary operators of an evaluation are not recorded
+        if self._checkpoints is not None and self._checkpoints.unit == "epoch":
+            self._save_weights(int(params.cur_epoch_num), params)
+
+    def on_train_end(self, run_context: Any) -> None:
+        params = run_context.original_args()
+        if self._record is None:
+            return
+        is_sink_mode = bool(sources.get(params, "dataset_sink_mode"))
+        if is_sink_mode and self._schedule is not None and self._last_collected != self._last_step:
+            self._write(self._last_step, Due(values=True, tensors=False), [], params)
+        if self._specified.switches["collect_train_lineage"]:
+            item = self._attempt("train lineage", lambda: self._train_lineage(params))
+            self._write_items(self._last_step, [item] if item is not None else [])
+        if self._checkpoints is not None:
+            checkpoints, steps = self._checkpoints, int(sources.get(params, "batch_num") or 0)
+            self._attempt("landscape", lambda: checkpoints.end(steps))
+        self._close()
+
+    # ------------------------------------------------------------------ the hooks of an evaluation
+
+    def on_eval_begin(self, run_context: Any) -> None:
+        if self._record is None:  # `model.eval` on its own
+            _check_callbacks(run_context.original_args())
+            self._given_up = set()
+            self._open()
+        assert self._record is not None
+        self._record.set_mode("eval")
+
+    def on_eval_end(self, run_context: Any) -> None:
+        if self._record is None:
+            return
+        ops.gather(self._last_step)
+        self._collect_evaluation(run_context.original_args())
+        if self._schedule is None:
+            self._close()
+        else:
+            self._record.set_mode("train")
+
+    def __exit__(self, *error: object) -> None:
+        """The training is over, by an exception perhaps: what was recorded is written."""
+        self._close()
+
+    # ------------------------------------------------------------------ one step
+
+    def _make_schedule(self, params: Any) -> Schedule:
+        if sources.get(params, "dataset_sink_mode"):
+            log.info(
+                "Dataset sink mode: hooks come once in %s steps. collect_freq=%d still counts steps; a hook collects "
+                "when a multiple lies between it and the one before.", sources.get(params, "sink_size", "many"),
+                self._collect_freq,
+            )  # fmt: skip
+        epochs, batches = sources.get(params, "epoch_num"), sources.get(params, "batch_num")
+        total = epochs * batches if isinstance(epochs, int) and isinstance(batches, int) and batches > 0 else None
+        return Schedule(self._collect_freq, self._tensor_freq, self._last_step, total)
+
+    def _write(self, step: int, due: Due, items: list[Item], params: Any) -> None:
+        """Collect what is due at `step` into one event, with the summary operators' values."""
+        assert self._record is not None
+        left = self._record.inbox.take()
+        if due:
+            items += [item for item in left if (due.tensors if item.kind == "tensor" else due.values)]
+        if due.values:
+            items += self._values(params)
+        self._last_collected = step if due.values else self._last_collected
+        self._write_items(step, items)
+
+    def _values(self, params: Any) -> list[Item]:
+        """Input pictures, loss, learning rate and histograms. Arrays are views: they are copied by the write."""
+        wanted: dict[str, Callable[[Any], list[Item]]] = {}
+        if self._specified.switches["collect_input_data"]:
+            wanted["input data"] = _input_data
+        if self._specified.switches["collect_metric"]:
+            wanted["loss"] = _loss
+            wanted["learning rate"] = _learning_rates
+        if self._specified.histograms:
+            wanted["histograms of weights"] = self._histograms
+        return [item for what, get in wanted.items() for item in self._attempt(what, partial(get, params)) or ()]
+
+    def _histograms(self, params: Any) -> list[Item]:
+        chosen = sources.weights(sources.optimizer(params), self._specified.histogram_pattern)
+        return [_view("histogram", tag, parameter) for tag, parameter in chosen]
+
+    def _once(self, params: Any) -> list[Item]:
+        """What does not change during a training: graphs and custom lineage."""
+        items: list[Item | None] = []
+        if self._specified.switches["collect_graph"]:
+            items.append(self._attempt("graph", lambda: _graph(params)))
+        if self._specified.switches["collect_dataset_graph"]:
+            items.append(self._attempt("dataset graph", lambda: lineage.dataset_graph(params.train_dataset)))
+        if self._custom:
+            message = self._attempt("custom lineage", lambda: lineage_codec.custom_message(self._custom))
+            items.append(Item("custom_lineage_data", "custom_lineage_data", message) if message is not None else None)
+        return [item for item in items if item is not None]
+
+    def _train_lineage(self, params: Any) -> Item:
+        def known(get: Callable[[], Result]) -> Result | None:
+            try:
+                return get()
+            except sources.Uncollectable:
+                return None
+
+        return lineage.train(params, known(lambda: sources.loss(params)), known(lambda: sources.optimizer(params)))
+
+    def _collect_evaluation(self, params: Any) -> None:
+        metrics = sources.get(params, "metrics")
+        if metrics is None or metrics is self._last_evaluation:
+            return  # a subclass of ours is told by both hooks
+        self._last_evaluation = metrics
+        items: list[Item] = []
+        if self._specified.switches["collect_metric"]:
+            results = {**metrics, **(sources.get(params, "eval_results") or {})}
+            items += [item for name in results if (item := self._metric(name, results[name])) is not None]
+        if self._specified.switches["collect_eval_lineage"]:
+            item = self._attempt("evaluation lineage", lambda: lineage.evaluation(params))
+            items += [item] if item is not None else []
+        self._write_items(self._last_step, items)
+
+    def _metric(self, name: Any, value: Any) -> Item | None:
+        tag = f"eval/{name}/auto"
+        return self._attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", tag, value))
+
+    def _save_weights(self, number: int, params: Any) -> None:
+        checkpoints = self._checkpoints
+        if checkpoints is not None:
+            self._attempt("landscape", lambda: checkpoints.save(number, params.train_network))
+
+    # ------------------------------------------------------------------ the recorder
+
+    def _attempt(self, what: str, get: Callable[[], Result]) -> Result | None:
+        """What a source gives; None, said once, where it cannot. Nothing that is collected is worth a training."""
+        if what in self._given_up:
+            return None
+        try:
+            return get()
+        except Exception as error:  # noqa: BLE001  whatever a user's network, data or metric raises when looked into
+            self._given_up.add(what)
+            reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
+            log.warning("SummaryCollector does not collect the %s any more: %s", what, reason)
+            return None
+
+    def _write_items(self, step: int, items: list[Item]) -> None:
+        record = self._record
+        if record is not None and items:
+            record.write(step, items)
+
+    def _open(self) -> None:
+        self._close()  # a training that ended without its end hook
+        self._record = self._attempt("run", lambda: SummaryRecord(self._directory, **self._record_arguments))
+
+    def _close(self) -> None:
+        record, self._record = self._record, None
+        self._schedule = None
+        self._checkpoints = None
+        self._last_evaluation = None
+        if record is not None:
+            record.close()
+            self._stats = record.stats
+
+
+def _try_directory(directory: str) -> None:
+    """Make the directory and write to it, so that a wrong one is refused before training starts."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        reason = f"summary_dir cannot be written ({error.strerror}); choose another one or change its permissions"
+        raise type(error)(error.errno, reason, directory) from error
+
+
+def _check_callbacks(params: Any) -> None:
+    """Refuse a second collector, which would fight over the summary operators' values and the files."""
+    callbacks = sources.get(params, "list_callback") or []
+    if sum(isinstance(callback, SummaryCollector) for callback in callbacks) > 1:
+        raise ValueError(
+            "There is more than one SummaryCollector among the callbacks; expected one. Merge their options into it."
+        )
+    for callback in callbacks:
+        if type(callback).__name__ == "SummaryCollector" and not isinstance(callback, SummaryCollector):
+            log.warning(
+                "MindSpore's SummaryCollector is among the callbacks too; it takes values of summary operators away."
+            )
+
+
+def _view(kind: str, tag: str, value: Any) -> Item:
+    return ops.make_item(kind, tag, value, copy=False)
+
+
+def _input_data(params: Any) -> list[Item]:
+    return [_view("image", "input_data/auto", sources.input_images(params))]
+
+
+def _loss(params: Any) -> list[Item]:
+    return [Item("scalar", "loss/auto", sources.loss(params))]
+
+
+def _learning_rates(params: Any) -> list[Item]:
+    rates = sources.learning_rates(sources.optimizer(params))
+    return [Item("scalar", tag, rate) for tag, rate in rates.items()]
+
+
+def _graph(params: Any) -> Item:
+    model = framework.model_of(params.train_network)
+    if model is None:
+        raise sources.Uncollectable("the network is not compiled; graphs exist in graph mode only")
+    return Item("graph", "train_network/auto", graph_codec.from_model(model).data)

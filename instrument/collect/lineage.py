@@ -1,0 +1,254 @@
+"""Train, evaluation, dataset-graph and custom lineage as serialised messages of MindSpore's lineage proto."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import mindspore.dataset
+import numpy as np
+from mindspore.nn.loss.loss import LossBase
+from mindspore.train import ModelCheckpoint
+
+from instrument.codec import schema
+from instrument.codec.lineage import CustomValue
+from instrument.collect import convert, sources
+from instrument.values import Item
+
+log = logging.getLogger("instrument")
+
+HYPER_CONFIG_VARIABLE = "MINDINSIGHT_HYPER_CONFIG"
+#: A longer variable is no configuration; MindSpore's limit.
+HYPER_CONFIG_LIMIT = 100_000
+
+_INT32 = range(-(2**31), 2**31)
+
+
+def _set(message: Any, **fields: Any) -> None:
+    """Set the fields that are known; numbers are clipped to what the schema's int32 holds."""
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if isinstance(value, int) and name != "size":
+            value = min(max(value, _INT32[0]), _INT32[-1])
+        setattr(message, name, value)
+
+
+def train(params: Any, loss: float | None, opt: Any) -> Item:
+    """Where the trained model came from. `loss` is the last one; `opt` the optimiser; None where there is none."""
+    message = schema.message_class("TrainLineage")()
+    rates = _learning_rate(opt)
+    checkpoint = _checkpoint(params)
+    batch_size = _batch_size(params.train_dataset)
+    _set(
+        message.hyper_parameters,
+        optimizer=type(opt).__name__ if opt is not None else None,
+        learning_rate=rates,
+        loss_function=_loss_function(params),
+        epoch=params.epoch_num,
+        parallel_mode=str(params.parallel_mode),
+        device_num=params.device_number,
+        batch_size=batch_size,
+    )
+    _set(
+        message.train_dataset,
+        train_dataset_path=_dataset_path(params.train_dataset),
+        train_dataset_size=_dataset_size(params.train_dataset, batch_size),
+    )
+    _set(message.algorithm, network=type(params.network).__name__, loss=loss)
+    # The path is a JSON object in MindSpore's files; null while no checkpoint was saved.
+    _set(message.model, path=json.dumps({"ckpt": checkpoint}), size=os.path.getsize(checkpoint) if checkpoint else 0)
+    return Item("train_lineage", "train_lineage", message.SerializeToString())
+
+
+def evaluation(params: Any) -> Item:
+    """What an evaluation measured, and on what."""
+    message = schema.message_class("EvaluationLineage")()
+    _set(message, metric=json.dumps({str(name): plain(value) for name, value in sources.metrics(params).items()}))
+    dataset = params.valid_dataset
+    _set(
+        message.valid_dataset,
+        valid_dataset_path=_dataset_path(dataset),
+        valid_dataset_size=_dataset_size(dataset, _batch_size(dataset)),
+    )
+    return Item("eval_lineage", "eval_lineage", message.SerializeToString())
+
+
+def plain(value: Any) -> Any:
+    """A metric as JSON has it: numbers, lists and dictionaries of them; anything else as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if convert.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
+        try:
+            return convert.to_array(value, "metric")[0].tolist()
+        except TypeError:
+            return str(value)
+    return value if isinstance(value, (str, bool, int, float, type(None))) else str(value)
+
+
+def _learning_rate(opt: Any) -> float | None:
+    """The last learning rate, of the first group where there are several."""
+    if opt is None:
+        return None
+    try:
+        return next(iter(sources.learning_rates(opt).values()))
+    except sources.Uncollectable:
+        return None
+
+
+def _loss_function(params: Any) -> str | None:
+    if (loss_fn := sources.get(params, "loss_fn")) is not None:
+        return type(loss_fn).__name__
+    for _, cell in params.train_network.cells_and_names():
+        if isinstance(cell, LossBase):
+            return type(cell).__name__
+    return None
+
+
+def _checkpoint(params: Any) -> str | None:
+    """The newest file of the last `ModelCheckpoint` among the callbacks."""
+    path = ""
+    for callback in sources.get(params, "list_callback", ()):
+        if isinstance(callback, ModelCheckpoint):
+            path = callback.latest_ckpt_file_name
+    return os.path.realpath(path) if path and os.path.exists(path) else None
+
+
+def _batch_size(dataset: Any) -> int:
+    return int(dataset.get_batch_size())
+
+
+def _dataset_size(dataset: Any, batch_size: int) -> int:
+    return int(dataset.get_dataset_size()) * batch_size
+
+
+def _dataset_path(dataset: Any) -> str | None:
+    """The directory that the data was read from, of the first source that has one."""
+    for attribute in ("dataset_dir", "dataset_files", "dataset_file"):
+        path = getattr(dataset, attribute, None)
+        if path and not isinstance(path, str):
+            path = next(iter(path))
+        if path:
+            return os.path.dirname(path) if os.path.isfile(path) else str(path)
+    for child in getattr(dataset, "children", ()):
+        if (found := _dataset_path(child)) is not None:
+            return found
+    return None
+
+
+# ---------------------------------------------------------------- the dataset graph
+
+
+def dataset_graph(dataset: Any) -> Item:
+    """The pipeline of a dataset: sources, transforms and their parameters.
+
+    Raises:
+        Uncollectable: MindSpore cannot serialise the dataset.
+    """
+    try:
+        tree = mindspore.dataset.serialize(dataset)
+    except Exception as error:  # whatever a user's Python transforms raise when MindSpore looks into them
+        raise sources.Uncollectable(f"MindSpore cannot describe the dataset: {error}") from error
+    if not isinstance(tree, dict):
+        raise sources.Uncollectable(f"MindSpore describes the dataset as a {type(tree).__name__}")
+    message = schema.message_class("DatasetGraph")()
+    _fill_dataset(message, tree)
+    return Item("dataset_graph", "dataset_graph", message.SerializeToString(deterministic=True))
+
+
+def _fill_dataset(message: Any, tree: Mapping[str, Any]) -> None:
+    for child in tree.get("children") or ():
+        if child:
+            _fill_dataset(message.children.add(), child)
+    for key, value in tree.items():
+        if key == "children":
+            continue
+        if key == "operations" and value:
+            for operation in value:
+                _fill_operation(message.operations.add(), operation or {})
+        elif key == "sampler" and value:
+            _fill_operation(message.sampler, value)
+        else:
+            _fill_parameter(message.parameter, key, value)
+
+
+def _fill_operation(message: Any, operation: Mapping[str, Any]) -> None:
+    for key, value in operation.items():
+        if isinstance(value, (list, tuple)) and value and all(_is_int(element) for element in value):
+            message.size.extend(int(element) for element in value)
+        elif isinstance(value, (list, tuple)) and value and all(isinstance(element, Real) for element in value):
+            message.weights.extend(float(element) for element in value)
+        else:
+            _fill_parameter(message.operationParam, key, value)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, Integral) and int(value) in _INT32
+
+
+def _fill_parameter(message: Any, key: str, value: Any) -> None:
+    if isinstance(value, bool):
+        message.mapBool[key] = value
+    elif _is_int(value):
+        message.mapInt[key] = int(value)
+    elif isinstance(value, Real):
+        message.mapDouble[key] = float(value)
+    elif isinstance(value, (list, tuple)):
+        message.mapStrList[key].strValue.extend("" if element is None else _json(element) for element in value)
+    elif isinstance(value, Mapping):
+        message.mapStr[key] = _json(value)
+    else:
+        message.mapStr[key] = str(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+# ---------------------------------------------------------------- custom lineage
+
+
+def check_custom(values: Any, name: str) -> dict[str, CustomValue]:
+    """A user's own lineage: text keys; text, int or float values (NumPy's too).
+
+    Raises:
+        TypeError: anything else.
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{name} is a {type(values).__name__}; expected a dictionary or None.")
+    result: dict[str, CustomValue] = {}
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise TypeError(f"{name} has the key {key!r} of type {type(key).__name__}; expected str.")
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not isinstance(value, (str, int, float)):
+            raise TypeError(f"{name}[{key!r}] is a {type(value).__name__}; expected str, int or float.")
+        result[key] = value
+    return result
+
+
+def from_environment() -> dict[str, CustomValue]:
+    """The custom lineage that a tuner hands over in `MINDINSIGHT_HYPER_CONFIG`.
+
+    What is wrong with the variable is logged: the user who started training did not write it.
+    """
+    text = os.environ.get(HYPER_CONFIG_VARIABLE)
+    if not text:
+        return {}
+    if len(text) > HYPER_CONFIG_LIMIT:
+        log.warning("%s has %d characters, at most %d are read.", HYPER_CONFIG_VARIABLE, len(text), HYPER_CONFIG_LIMIT)
+        return {}
+    try:
+        config = json.loads(text)
+        values = config.get("custom_lineage_data") if isinstance(config, dict) else None
+        return check_custom(values, f"{HYPER_CONFIG_VARIABLE}'s custom_lineage_data") if values is not None else {}
+    except (ValueError, TypeError) as error:
+        log.warning("%s is not used: %s", HYPER_CONFIG_VARIABLE, error)
+        return {}

@@ -1,0 +1,157 @@
+"""Options of the recorders, checked once, at construction; a wrong one is refused with what would be right."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from instrument.collect.checkpoints import LandscapeOptions
+from instrument.write.pool import DEFAULT_RING_BYTES
+
+_NAME_PART = re.compile(r"[A-Za-z0-9._-]*")
+#: More processes than this never help: one encodes a gigabyte a second.
+_DEFAULT_PROCESSES = 4
+_SWITCHES = (
+    "collect_metric",
+    "collect_graph",
+    "collect_train_lineage",
+    "collect_eval_lineage",
+    "collect_input_data",
+    "collect_dataset_graph",
+)
+_SPECIFIED_KEYS = (*_SWITCHES, "histogram_regular", "collect_landscape")
+
+
+def default_processes() -> int:
+    """Half of the cores that this process may use, at least one and at most four."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores // 2, 1), _DEFAULT_PROCESSES)
+
+
+def check_int(name: str, value: Any, least: int) -> int:
+    """Raises `TypeError` for what is no int (bool is none), `ValueError` for one below `least`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected an int of at least {least}.")
+    if value < least:
+        raise ValueError(f"{name} is {value}; expected an int of at least {least}.")
+    return value
+
+
+def check_bool(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
+    return value
+
+
+def check_directory(name: str, value: Any) -> str:
+    """The absolute path of a directory option; raises `TypeError` or `ValueError` for what is no path."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
+    path = os.fspath(value)
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ValueError(f"{name} is {path!r}; expected the path of a directory.")
+    return os.path.abspath(os.path.expanduser(path))
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """Everything that `SummaryRecord` can be told but its network."""
+
+    directory: str
+    file_prefix: str
+    file_suffix: str
+    processes: int
+    max_file_bytes: int | None
+    raise_exception: bool
+    export_tensors: bool
+    drop_when_full: bool
+    queue_bytes: int
+
+    @classmethod
+    def check(
+        cls, log_dir: Any, file_prefix: Any, file_suffix: Any, num_process: Any, max_file_size: Any,
+        raise_exception: Any, export_options: Any, on_full: Any, queue_bytes: Any,
+    ) -> RecordOptions:  # fmt: skip
+        """Raises `TypeError` or `ValueError` for the first wrong one."""
+        for name, part in (("file_prefix", file_prefix), ("file_suffix", file_suffix)):
+            if not isinstance(part, str):
+                raise TypeError(f"{name} is a {type(part).__name__}; expected str.")
+            if _NAME_PART.fullmatch(part) is None:
+                raise ValueError(f"{name} is {part!r}; expected only letters, digits and the characters . _ -")
+        if file_suffix == "_lineage":
+            raise ValueError("file_suffix is '_lineage', which marks lineage files; expected another one.")
+        if on_full not in ("block", "drop"):
+            raise ValueError(f"on_full is {on_full!r}; expected 'block' (wait for room) or 'drop' (count and go on).")
+        return cls(
+            check_directory("log_dir", log_dir),
+            file_prefix,
+            file_suffix,
+            default_processes() if num_process is None else check_int("num_process", num_process, 0),
+            None if max_file_size is None else check_int("max_file_size", max_file_size, 1),
+            check_bool("raise_exception", raise_exception),
+            wants_npy(export_options),
+            on_full == "drop",
+            DEFAULT_RING_BYTES if queue_bytes is None else check_int("queue_bytes", queue_bytes, 1 << 20),
+        )
+
+
+def wants_npy(export_options: Any) -> bool:
+    """Whether tensors are exported as `.npy`; raises for options that do not exist."""
+    if export_options is None:
+        return False
+    if not isinstance(export_options, Mapping):
+        raise TypeError(f"export_options is a {type(export_options).__name__}; expected a dictionary or None.")
+    unknown = sorted(set(export_options) - {"tensor_format"}, key=str)
+    if unknown:
+        raise ValueError(f"export_options has the unknown keys {unknown}; expected 'tensor_format'.")
+    tensor_format = export_options.get("tensor_format")
+    if tensor_format not in ("npy", None):
+        raise ValueError(f"export_options' tensor_format is {tensor_format!r}; expected 'npy' or None.")
+    return tensor_format == "npy"
+
+
+@dataclass(frozen=True)
+class Specified:
+    """`collect_specified_data`, checked. `histograms` is None where none are wanted, and has no pattern for the first
+    five parameters."""
+
+    switches: Mapping[str, bool]
+    histograms: bool
+    histogram_pattern: re.Pattern[str] | None
+    landscape: LandscapeOptions | None
+
+    @classmethod
+    def check(cls, given: Any, keep_default_action: Any) -> Specified:
+        """Raises `TypeError` or `ValueError` for the first wrong entry."""
+        keeps = check_bool("keep_default_action", keep_default_action)
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            raise TypeError(f"collect_specified_data is a {type(given).__name__}; expected a dictionary or None.")
+        unknown = sorted(set(given) - set(_SPECIFIED_KEYS), key=str)
+        if unknown:
+            raise ValueError(
+                f"collect_specified_data has the unknown keys {unknown}; expected some of {list(_SPECIFIED_KEYS)}."
+            )
+        landscape = given.get("collect_landscape")
+        return cls(
+            {name: check_bool(name, given.get(name, keeps)) for name in _SWITCHES},
+            keeps or "histogram_regular" in given,
+            _pattern(given.get("histogram_regular")),
+            # An empty dictionary asks for nothing; a landscape's weights are only kept where somebody asks for them.
+            LandscapeOptions.from_dict(landscape) if landscape is not None and landscape != {} else None,
+        )
+
+
+def _pattern(given: Any) -> re.Pattern[str] | None:
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise TypeError(f"histogram_regular is a {type(given).__name__}; expected a regular expression or None.")
+    try:
+        return re.compile(given)
+    except re.error as error:
+        raise ValueError(f"histogram_regular is {given!r}, which is no regular expression: {error}.") from error

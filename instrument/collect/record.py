@@ -1,0 +1,389 @@
+"""`SummaryRecord`: values by hand, and whatever summary operators leave, into event files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from instrument import framework
+from instrument.codec import event as event_codec
+from instrument.codec import graph as graph_codec
+from instrument.codec import lineage as lineage_codec
+from instrument.codec import schema
+from instrument.collect import lineage, ops
+from instrument.collect.options import RecordOptions
+from instrument.errors import RecordingError
+from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.write.pool import open_sink
+from instrument.write.sink import Sink, Stats, Target, item_bound_bytes
+
+log = logging.getLogger("instrument")
+
+_ARRAY_PLUGINS = ("scalar", "image", "tensor", "histogram")
+_PLUGINS = (*_ARRAY_PLUGINS, "graph", *LINEAGE_KINDS, "landscape")
+_INT64 = range(-(2**63), 2**63)
+
+
+class SummaryRecord:
+    """Record values into an event file, in MindSpore's dialect and with MindSpore's call forms.
+
+        with SummaryRecord("./run") as record:
+            for step in range(1, 101):
+                record.add_value("scalar", "loss", loss)
+                record.record(step)
+
+    Values are written by worker processes; `record` takes a few microseconds. What `record` answered True for is in the
+    file, in order, whatever becomes of this process. Several recorders may be open at once, on one directory too.
+
+    Args:
+        log_dir: the directory for the event files; made where it is missing (mode 0777 less the umask).
+        file_prefix: what the file's name begins with; letters, digits and the characters . _ -
+        file_suffix: what the file's name ends with. Readers know `_MS`.
+        num_process: worker processes; 0 writes in this process. Default: half of the cores, at least 1, at most 4.
+        network: a compiled network (`nn.Cell`) whose graph is recorded once, with the first `record`.
+        max_file_size: no file grows beyond so many bytes: when the next event does not fit, one warning says so, and
+            `record` answers False from then on.
+        raise_exception: raise `RecordingError` at the next call when something could not be written. By default it is
+            logged once, counted in `stats`, and training goes on.
+        export_options: `{"tensor_format": "npy"}` also writes each tensor as an array of its own,
+            `export_<seconds>/tensor/<tag>_<step>.npy`.
+        on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
+            and counts.
+        queue_bytes: shared memory between this process and its workers; at least 1 MiB, by default 32 MiB.
+
+    Raises:
+        TypeError, ValueError: an option is wrong.
+        OSError: the directory cannot be made or written.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str],
+        file_prefix: str = "events",
+        file_suffix: str = "_MS",
+        num_process: int | None = None,
+        network: Any = None,
+        max_file_size: int | None = None,
+        raise_exception: bool = False,
+        export_options: dict[str, str | None] | None = None,
+        *,
+        on_full: str = "block",
+        queue_bytes: int | None = None,
+    ) -> None:
+        options = RecordOptions.check(
+            log_dir, file_prefix, file_suffix, num_process, max_file_size, raise_exception, export_options, on_full,
+            queue_bytes,
+        )  # fmt: skip
+        self._options = options
+        self._network = _check_network("network", network)
+        self._mode = "train"
+        self._pending: dict[tuple[str, str], Item] = {}
+        self._too_large: dict[tuple[str, str], int] = {}
+        self._warned: set[object] = set()
+        self._pid = os.getpid()
+        self._sink = _open(options)
+        self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
+        self._inbox = ops.Inbox()
+        framework.take_summaries()  # whatever ran before this recorder was made is not its business
+
+    # ------------------------------------------------------------------ what a user calls
+
+    @property
+    def log_dir(self) -> str:
+        """The path of the event file."""
+        return self._sink.path
+
+    @property
+    def stats(self) -> Stats:
+        """What became of the events so far; see `Stats`."""
+        return self._sink.stats
+
+    def set_mode(self, mode: str) -> None:
+        """Set the phase: values of summary operators are recorded in `"train"` and passed over in `"eval"`.
+
+        Raises:
+            ValueError: another mode.
+        """
+        if mode not in ("train", "eval"):
+            raise ValueError(f"mode is {mode!r}; expected 'train' or 'eval'.")
+        self._mode = mode
+        self._inbox.is_open = mode == "train"
+
+    def add_value(self, plugin: str, name: str, value: Any) -> None:
+        """Add a value to the next `record`. The value is copied: what becomes of it later changes nothing.
+
+        Args:
+            plugin: the kind of the value, one of
+
+                - `scalar`: a tensor or array with one element, or a number;
+                - `tensor`, `histogram`: a tensor, array or number of any shape;
+                - `image`: a batch of pictures, (N, C, H, W) or (N, H, W, C), with 1 or 3 channels;
+                - `graph`: the serialised `ModelProto` of a network;
+                - `train_lineage`, `eval_lineage`, `dataset_graph`, `custom_lineage_data`: a message of MindSpore's
+                  lineage proto, or its bytes; a dictionary for the last;
+                - `landscape`: a `LossLandscape` message of MindSpore's summary proto, or its bytes.
+            name: the tag, any text that is not empty. A second value with the same plugin and name before the next
+                `record` replaces the first, with one warning.
+            value: numbers of bool, integer and float types up to 64 bits, and bfloat16.
+
+        Raises:
+            ValueError: an unknown plugin, an empty name or one that is not valid Unicode, a value of the wrong shape.
+            TypeError: a name that is no text, a value of another type.
+        """
+        _check_plugin(plugin)
+        _check_name(name)
+        if plugin in _ARRAY_PLUGINS:
+            self._add_array(plugin, name, value)
+        elif plugin == "graph":
+            self.add_item(Item("graph", name, _graph_bytes(value)))
+        elif plugin == "landscape":
+            self.add_item(Item("landscape", name, _message_bytes(value, "LossLandscape", name)))
+        else:
+            self.add_item(Item(plugin, name, _lineage_bytes(plugin, value, name)))
+
+    def record(
+        self,
+        step: int,
+        train_network: Any = None,
+        plugin_filter: Callable[[str], bool] | None = None,
+    ) -> bool:
+        """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
+
+        Args:
+            step: the number of the training step, a Python or NumPy integer.
+            train_network: where the graph is taken from if the constructor's `network` is not compiled.
+            plugin_filter: told a plugin's name, says whether its values are recorded; the others are dropped.
+
+        Returns:
+            True: all of it will be in the file, with this moment's time. False: it, or a part of it, will not; the log
+            says why. Nothing added is worth recording: True.
+
+        Raises:
+            TypeError: `step` is no integer, or another argument is of the wrong type.
+            ValueError: `step` is beyond 64 bits.
+            RecordingError: with `raise_exception=True`, what could not be written.
+        """
+        number = _check_step(step)
+        _check_network("train_network", train_network)
+        if plugin_filter is not None and not callable(plugin_filter):
+            raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
+        self._raise_error()
+        if not self._is_usable():
+            return False
+        self._add_graph(train_network)
+        self._add_summaries(number)
+        items, self._pending = list(self._pending.values()), {}
+        if plugin_filter is not None:
+            items = [item for item in items if plugin_filter(item.kind)]
+        is_whole = self._refuse_too_large(number, plugin_filter)
+        return self.write(number, items) and is_whole
+
+    def flush(self, sync: bool = False) -> None:
+        """Return when everything recorded so far can be read by another process.
+
+        With `sync` it also survives a power failure: files and directory are on the disk itself.
+
+        Raises:
+            RecordingError: with `raise_exception=True`, what could not be written.
+        """
+        self._sink.flush(sync)
+        self._raise_error()
+
+    def close(self) -> None:
+        """Write what was recorded and end the workers. A second call does nothing.
+
+        What was added and not recorded is dropped. Without a call, the end of the interpreter does the same.
+        """
+        self._inbox.close()
+        self._close_sink()
+        self._raise_error()
+
+    def __enter__(self) -> SummaryRecord:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ for the collector
+
+    @property
+    def inbox(self) -> ops.Inbox:
+        """Where summary operators leave their values for this recorder."""
+        return self._inbox
+
+    def add_item(self, item: Item) -> None:
+        """Add a checked item to the next `record`."""
+        key = (item.kind, item.tag)
+        if key in self._pending or key in self._too_large:
+            self._warn(("twice", *key), "The %s %r was added twice before a record(); the last one is kept.", *key)
+        self._too_large.pop(key, None)
+        self._pending.pop(key, None)
+        self._pending[key] = item
+
+    def write(self, step: int, items: list[Item]) -> bool:
+        """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
+        if not items:
+            return True
+        taken = self._sink.write(Event(step, time.time(), items))
+        if not taken:
+            self._raise_error()
+        return taken
+
+    # ------------------------------------------------------------------ inside
+
+    def _add_array(self, plugin: str, name: str, value: Any) -> None:
+        if plugin == "scalar":
+            self.add_item(ops.make_item(plugin, name, value))
+            return
+        item = ops.make_item(plugin, name, value, copy=False)
+        size = item_bound_bytes(item)
+        if size > event_codec.MAX_PAYLOAD_BYTES:
+            self._pending.pop((plugin, name), None)
+            self._too_large[plugin, name] = size
+            return
+        self.add_item(item._replace(payload=np.array(item.payload)))
+
+    def _refuse_too_large(self, step: int, plugin_filter: Callable[[str], bool] | None) -> bool:
+        """Say which values no reader would take; True where there was none."""
+        refused, self._too_large = self._too_large, {}
+        chosen = {key: size for key, size in refused.items() if plugin_filter is None or plugin_filter(key[0])}
+        for (kind, tag), size in chosen.items():
+            message = (
+                f"The {kind} {tag!r} of step {step} takes {size} bytes in a file, more than the "
+                f"{event_codec.MAX_PAYLOAD_BYTES} that its readers accept: it is not recorded, everything else of the "
+                "step is. Record a part of it, or its histogram."
+            )
+            if self._options.raise_exception:
+                raise RecordingError(message)
+            self._warn(("large", kind, tag), "%s", message)
+        return not chosen
+
+    def _add_graph(self, train_network: Any) -> None:
+        if self._network is None:
+            return
+        model = framework.optimized_model_of(self._network)
+        if model is None and train_network is not None:
+            model = framework.optimized_model_of(train_network)
+        if model is None:
+            self._warn("graph", "The network's graph is not recorded yet: it is not compiled, as in PyNative mode.")
+            return
+        self._network = None  # once is enough, and the network must not live as long as its recorder
+        self.add_value("graph", "train_network", model)
+
+    def _add_summaries(self, step: int) -> None:
+        ops.gather(step)
+        for item in self._inbox.take():
+            if self._mode == "train":
+                self.add_item(item)
+
+    def _is_usable(self) -> bool:
+        if os.getpid() != self._pid:
+            self._warn(
+                "fork",
+                "%s was opened by process %d; this forked one cannot write to it. Open a SummaryRecord of its own here.",
+                self._sink.path,
+                self._pid,
+            )
+            return False
+        if not self._close_sink.alive:
+            self._warn("closed", "%s is closed: nothing more is recorded there.", self._sink.path)
+            return False
+        return True
+
+    def _raise_error(self) -> None:
+        if not self._options.raise_exception:
+            return
+        error = self._sink.take_error()
+        if error is not None:
+            raise RecordingError(f"Step {error.step} is not recorded in {error.path}: {error.reason}")
+
+    def _warn(self, cause: object, message: str, *arguments: object) -> None:
+        if cause not in self._warned:
+            self._warned.add(cause)
+            log.warning(message, *arguments)
+
+
+def _open(options: RecordOptions) -> Sink:
+    target = Target(
+        options.directory, options.file_prefix, options.file_suffix, framework.device_number(),
+        options.max_file_bytes, options.export_tensors,
+    )  # fmt: skip
+    try:
+        return open_sink(target, options.processes, options.queue_bytes, options.drop_when_full)
+    except OSError as error:
+        # The same class (PermissionError, NotADirectoryError, ...), with what to do about it.
+        reason = f"the log directory cannot be written ({error.strerror}); choose another one or change its permissions"
+        raise type(error)(error.errno, reason, options.directory) from error
+
+
+def _check_plugin(plugin: Any) -> None:
+    if plugin not in _PLUGINS:
+        raise ValueError(f"The plugin is {plugin!r}; expected one of {list(_PLUGINS)}.")
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"The name is {name!r} of type {type(name).__name__}; expected str.")
+    if not name:
+        raise ValueError("The name is empty; expected at least one character.")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"The name {name!r} is no valid Unicode: {error.reason} at position {error.start}.") from None
+
+
+def _check_step(step: Any) -> int:
+    if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
+        raise TypeError(f"step is {step!r} of type {type(step).__name__}; expected a Python or NumPy integer.")
+    number = int(step)
+    if number not in _INT64:
+        raise ValueError(f"step is {number}; expected an integer of at most 64 bits.")
+    return number
+
+
+def _check_network(name: str, network: Any) -> Any:
+    import mindspore
+
+    if network is not None and not isinstance(network, mindspore.nn.Cell):
+        raise TypeError(f"{name} is a {type(network).__name__}; expected a mindspore.nn.Cell or None.")
+    return network
+
+
+def _graph_bytes(value: Any) -> bytes:
+    data = value.SerializeToString() if hasattr(value, "SerializeToString") else value
+    if not isinstance(data, (bytes, bytearray)):
+        raise TypeError(f"The graph is a {type(value).__name__}; expected the bytes of a ModelProto.")
+    if getattr(getattr(value, "DESCRIPTOR", None), "name", "") == "GraphProto":
+        return bytes(data)
+    return graph_codec.from_model(bytes(data)).data
+
+
+def _message_bytes(value: Any, message_name: str, name: str) -> bytes:
+    """The bytes of a protobuf message, from whatever pool its class comes."""
+    given = getattr(getattr(value, "DESCRIPTOR", None), "name", type(value).__name__)
+    if isinstance(value, (bytes, bytearray)):
+        data = bytes(value)
+    elif given == message_name and hasattr(value, "SerializeToString"):
+        data = value.SerializeToString()
+    else:
+        raise TypeError(f"The value of {name!r} is a {given}; expected a {message_name} message or its bytes.")
+    try:
+        schema.message_class(message_name).FromString(data)
+    except Exception as error:  # DecodeError's class depends on protobuf's implementation
+        raise ValueError(f"The value of {name!r} is no {message_name} message: {error}") from error
+    return data
+
+
+def _lineage_bytes(plugin: str, value: Any, name: str) -> bytes:
+    if plugin == "custom_lineage_data" and isinstance(value, dict):
+        return lineage_codec.custom_message(lineage.check_custom(value, name))
+    return _message_bytes(value, lineage_codec.MESSAGES[plugin][1], name)

@@ -1,0 +1,145 @@
+"""Loss, learning rate, inputs, weights and graph out of what a callback is told.
+
+Each function takes the callback parameters (or an optimiser) and gives named values, or raises `Uncollectable` with the
+reason in words; whoever calls it says that once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import nn
+
+from instrument.collect import convert
+
+#: Without a regular expression, histograms are collected of so many parameters.
+DEFAULT_PARAMETERS = 5
+
+
+class Uncollectable(Exception):
+    """What was asked for is not there, or not of a kind that can be recorded."""
+
+
+def get(params: Any, name: str, default: Any = None) -> Any:
+    """A callback parameter that need not be there. MindSpore's parameters raise `KeyError` for what they lack."""
+    try:
+        value = getattr(params, name)
+    except (AttributeError, KeyError):
+        return default
+    return default if value is None else value
+
+
+def loss(params: Any) -> float:
+    """The loss of a step: the network's output or its first element, the mean of a vector (as `LossMonitor` has it).
+
+    A dictionary's loss is its `"loss"` entry.
+    """
+    output = get(params, "net_outputs")
+    if isinstance(output, Mapping):
+        output = output.get("loss")
+    while isinstance(output, (list, tuple)) and output:
+        output = output[0]
+    if not (convert.is_tensor(output) or isinstance(output, (int, float, np.ndarray, np.generic))):
+        raise Uncollectable(f"the network's output is a {type(output).__name__}, in which no loss is to be found")
+    try:
+        if not convert.is_tensor(output) or output.size == 1:
+            return convert.to_scalar(output, "loss")
+        array: Any = convert.to_array(output, "loss")[0]
+    except (TypeError, ValueError) as error:
+        raise Uncollectable(str(error)) from error
+    if not array.size:
+        raise Uncollectable("the network's output is empty")
+    return float(np.mean(array))
+
+
+def optimizer(params: Any) -> Any:
+    """The optimiser that the model was given, or the one inside the network."""
+    candidate = get(params, "optimizer")
+    if candidate is None and (network := get(params, "train_network")) is not None:
+        for _, cell in network.cells_and_names():
+            inner = getattr(cell, "optimizer", None)
+            if isinstance(cell, nn.Optimizer) or inner is not None:
+                candidate = cell if isinstance(cell, nn.Optimizer) else inner
+                break
+    if not (hasattr(candidate, "learning_rate") or hasattr(candidate, "param_groups")):
+        raise Uncollectable("no optimiser is found in the model or its network")
+    return candidate
+
+
+def learning_rates(opt: Any) -> dict[str, float]:
+    """The learning rate of the step that has just ended, by tag; one a group where groups have their own."""
+    if hasattr(opt, "param_groups"):
+        rates = [group["lr"] for group in opt.param_groups]
+    elif getattr(opt, "is_group_lr", False):
+        rates = list({id(rate): rate for rate in opt.group_lr}.values())  # each parameter holds its group's object
+    else:
+        rates = [opt.learning_rate]
+    # A dynamic rate was computed from the global step before the optimiser counted it up.
+    step = max(int(opt.global_step.asnumpy()[0]) - 1, 0) if hasattr(opt, "global_step") else 0
+    values = [_rate_at(rate, step) for rate in rates]
+    if len(values) == 1:
+        return {"learning_rate/auto": values[0]}
+    return {f"learning_rate/group{index}/auto": value for index, value in enumerate(values)}
+
+
+def _rate_at(rate: Any, step: int) -> float:
+    if isinstance(rate, nn.Cell):
+        table = getattr(rate, "learning_rate", None)
+        if isinstance(table, mindspore.Parameter):  # a list of rates, one a step, or a constant among dynamic groups
+            values = np.atleast_1d(table.asnumpy())
+            return float(values[min(step, values.size - 1)])
+        # `construct` itself runs operator by operator: no graph is compiled for a number.
+        rate = rate.construct(mindspore.Tensor([step], mindspore.int32))
+    try:
+        return convert.to_scalar(rate, "learning_rate")
+    except (TypeError, ValueError) as error:
+        raise Uncollectable(str(error)) from error
+
+
+def input_images(params: Any) -> Any:
+    """The first column of the batch that the step was given."""
+    element = get(params, "train_dataset_element")
+    if isinstance(element, Mapping):
+        element = list(element.values())
+    if isinstance(element, (list, tuple)):
+        element = element[0] if element else None
+    if not (convert.is_tensor(element) or isinstance(element, np.ndarray)):
+        reason = "the data goes to the device directly in sink mode" if element is None else "it is no tensor"
+        raise Uncollectable(f"the network's input is not at hand: {reason}")
+    return element
+
+
+def weights(opt: Any, pattern: re.Pattern[str] | None) -> Iterator[tuple[str, Any]]:
+    """Tag and tensor of the parameters whose name `pattern` matches at its start, or of the first five."""
+    parameters = list(opt.parameters)
+    if pattern is None:
+        chosen = parameters[:DEFAULT_PARAMETERS]
+    else:
+        chosen = [parameter for parameter in parameters if pattern.match(parameter.name)]
+        if not chosen:
+            raise Uncollectable(f"no parameter of the optimiser has a name that {pattern.pattern!r} matches")
+    for parameter in chosen:
+        yield f"{parameter.name}/auto", parameter
+
+
+def metrics(params: Any) -> dict[str, Any]:
+    """The metrics of the evaluation that has just ended, by name."""
+    found = get(params, "metrics")
+    if not isinstance(found, Mapping):
+        raise Uncollectable("the evaluation gave no metrics")
+    return dict(found)
+
+
+def innermost_network(network: Any) -> Any:
+    """The user's network inside the cells that train it (loss, optimiser, scaling)."""
+    for _, cell in network.cells_and_names():
+        if hasattr(cell, "_backbone"):
+            network = cell._backbone
+            break
+    while "network" in network.name_cells():
+        network = network.network
+    return network

@@ -1,0 +1,129 @@
+"""Every name of MindSpore's that is not part of its public interface, each behind a function that says what it gives.
+
+The rest of the code reads as if MindSpore were well-behaved. `probe()` looks each name up in the installed version and
+says which are missing; a missing one raises `FrameworkError` where it is needed. Written for MindSpore 2.7 to 2.10.
+"""
+
+from __future__ import annotations
+
+import itertools
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import mindspore
+from mindspore import context, ops
+from mindspore.communication.management import get_group_size, get_rank
+
+from instrument.errors import FrameworkError
+
+_SUMMARY_RECORD = "mindspore.train.summary.summary_record"
+_DEBUG_OPS = "mindspore.ops.operations.debug_ops"
+#: Name -> the places where it lives in one version or another.
+_PRIVATE = {
+    "_get_summary_tensor_data": (_SUMMARY_RECORD,),
+    "SUMMARY_TENSOR_CACHE": (_DEBUG_OPS,),
+    "_cell_graph_executor": ("mindspore.graph.api", "mindspore.common.api"),
+}
+
+
+def _find(name: str) -> Any:
+    for module_name in _PRIVATE[name]:
+        try:
+            return getattr(import_module(module_name), name)
+        except (ImportError, AttributeError):
+            continue
+    raise FrameworkError(
+        f"MindSpore {mindspore.__version__} has no {name} in {' or '.join(_PRIVATE[name])}, which instrument "
+        "relies on. Supported are MindSpore 2.7 to 2.10."
+    )
+
+
+def probe() -> list[str]:
+    """The private names that the installed MindSpore lacks; empty for a supported version."""
+    missing = []
+    for name in _PRIVATE:
+        try:
+            _find(name)
+        except FrameworkError:
+            missing.append(name)
+    return missing
+
+
+# ---------------------------------------------------------------- summary operators
+
+
+def take_summaries() -> list[tuple[str, Any]]:
+    """What MindSpore holds of its summary operators, as (name, tensor) with names like `loss[:Scalar]`; it is emptied.
+
+    Compiled graphs leave their values in a dictionary, operators that ran one by one in a list of
+    (operator, name, tensor).
+    """
+    found = list(_find("_get_summary_tensor_data")().items())
+    if _find("SUMMARY_TENSOR_CACHE"):
+        debug_ops = import_module(_DEBUG_OPS)
+        eager, debug_ops.SUMMARY_TENSOR_CACHE = debug_ops.SUMMARY_TENSOR_CACHE, []  # type: ignore[attr-defined]
+        found += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in eager]
+    return found
+
+
+def wait_for_summaries(step: int) -> None:
+    """On Ascend the values of summary operators arrive later than the step ends: wait until they are there."""
+    if context.get_context("device_target") != "Ascend":
+        return
+    wait = getattr(import_module(_SUMMARY_RECORD).SummaryRecord, "_sync_summary_data", None)
+    if wait is not None:
+        wait(SimpleNamespace(_op_finished_init=True), step)
+
+
+class Identity(ops.Identity):  # type: ignore[misc]
+    """A copy in a compiled graph; nothing where operators run one by one.
+
+    Without it MindSpore loses the output of view operators (Flatten, Reshape, Squeeze, stop_gradient) that go into a
+    summary operator.
+    """
+
+    def __call__(self, value: Any) -> Any:
+        return value
+
+
+_marks = itertools.count()
+
+
+@ops.constexpr(reuse_result=False)  # type: ignore[untyped-decorator]
+def unique_name(name: str, flags: str) -> str:
+    """The name with a mark of its own, made while a graph is compiled.
+
+    MindSpore keeps one value a name and says nothing of the others; with marks both of two equal names arrive.
+    """
+    return f"{name}[#{next(_marks)}{flags}]"
+
+
+# ---------------------------------------------------------------- graphs, devices
+
+
+def model_of(network: Any) -> bytes | None:
+    """The network's graph as a serialised `ModelProto`; None while it is not compiled, as always in PyNative mode."""
+    get = getattr(network, "get_func_graph_proto", None)
+    if get is None or context.get_context("mode") != context.GRAPH_MODE:
+        return None
+    model = get()
+    return model if isinstance(model, bytes) and model else None
+
+
+def optimized_model_of(network: Any) -> bytes | None:
+    """The same after the compiler's passes, the graph that `SummaryRecord(network=...)` asks for."""
+    if context.get_context("mode") != context.GRAPH_MODE:
+        return None
+    model = _find("_cell_graph_executor").get_optimize_graph_proto(network)
+    return model if isinstance(model, bytes) and model else None
+
+
+def device_number() -> int:
+    """The rank in a distributed run, else the device's number."""
+    try:
+        if get_group_size() > 1:
+            return int(get_rank())
+    except (RuntimeError, ValueError, TypeError):
+        pass  # no communication was set up
+    return int(context.get_context("device_id"))

@@ -1,0 +1,251 @@
+"""The points of one tag as columns, put together from the files that hold them.
+
+A *writer* is a device of a host; its files, the oldest first, are the restarts of one series. A point is *superseded*
+
+- where the same file holds the same step again, later; or
+- where a later file of the same writer has this tag from that step or an earlier one on, and began after the last
+  point of the point's own file was recorded: a restart. Files that were open at the same time keep all their points.
+
+Superseded points are left out unless asked for. Points of different writers never supersede each other.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.errors import CorruptMessage, NoSuchRun
+from instrument.values import Histogram, Image, Tensor
+
+#: Device number (-1 where the file name has none) and host name.
+Writer = tuple[int, str]
+
+V = TypeVar("V")
+P = TypeVar("P", bound="Points")
+
+_SHOWN_AT_EACH_END = 3
+
+
+class FilePoints:
+    """What one file holds of one tag, in file order: `raw` are numbers, or functions that decode a value."""
+
+    def __init__(self, kind: str) -> None:
+        self.step = array("q")
+        self.wall_time = array("d")
+        self.raw: Any = array("d") if kind == "scalar" else []
+
+
+@dataclass
+class Part:
+    """The points of one tag in one file, who wrote the file, and when: from its first point of all to its last."""
+
+    writer: Writer
+    first_wall_time: float
+    last_wall_time: float
+    points: FilePoints
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Points:
+    """The points of one tag, ordered by step, then by time; all columns have one entry a point.
+
+    `step` is int64, `wall_time` float64 in seconds since the epoch (UTC), `superseded` bool (all False unless
+    superseded points were asked for). `writer_index` points into `writers`, pairs of device number and host name.
+
+    `len()` counts points, iterating gives (step, wall_time, value) for each, and `step in points` and `points[step]`
+    go by step. Where several points have that step, `points[step]` is the one recorded last that is not superseded.
+    """
+
+    kind: str
+    tag: str
+    step: NDArray[np.int64]
+    wall_time: NDArray[np.float64]
+    superseded: NDArray[np.bool_]
+    writers: tuple[Writer, ...]
+    writer_index: NDArray[np.intp]
+    _raw: NDArray[Any]
+
+    @property
+    def writer(self) -> list[Writer]:
+        """The device number and host name of each point."""
+        return [self.writers[index] for index in self.writer_index.tolist()]
+
+    def by_writer(self: P) -> dict[Writer, P]:
+        """The points of each writer for themselves."""
+        return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
+
+    def _only(self: P, mask: NDArray[np.bool_]) -> P:
+        used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
+        return replace(
+            self,
+            step=self.step[mask],
+            wall_time=self.wall_time[mask],
+            superseded=self.superseded[mask],
+            writers=tuple(self.writers[position] for position in used.tolist()),
+            writer_index=writer_index,
+            _raw=self._raw[mask],
+        )
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def __contains__(self, step: object) -> bool:
+        return isinstance(step, (int, np.integer)) and bool((self.step == step).any())
+
+    def _find(self, step: int) -> int:
+        """The index of the point that stands for `step`."""
+        first, last = (int(np.searchsorted(self.step, step, side)) for side in ("left", "right"))
+        if first == last:
+            raise NoSuchRun(f"{self.kind} {quoted(self.tag)} has no point at step {step}; it has {self._extent()}")
+        return max(range(first, last), key=lambda index: (not self.superseded[index], self.wall_time[index], index))
+
+    def _extent(self) -> str:
+        count = f"{len(self)} point{'s' * (len(self) != 1)}"
+        return f"{count}, steps {self.step[0]} to {self.step[-1]}" if len(self) else count
+
+    def decode(self, index: int) -> Any:
+        """The value of the point at `index`, counted in the order of the columns.
+
+        Raises:
+            CorruptMessage: it is damaged.
+        """
+        raise NotImplementedError
+
+    def _cell(self, index: int) -> str:
+        try:
+            return _words(self.decode(index))
+        except CorruptMessage as error:
+            return f"damaged: {error.__cause__}"
+
+    def __repr__(self) -> str:
+        count = len(self)
+        rows = [f"{self.kind} {quoted(self.tag)}: {self._extent()}"]
+        ends = min(count, _SHOWN_AT_EACH_END)
+        shown = sorted({*range(ends), *range(count - ends, count)})
+        for index in shown:
+            if index == count - ends > ends:
+                rows.append(f"{'...':>12}")
+            moment = clock(float(self.wall_time[index]))
+            rows.append(f"{self.step[index]:>12}  {moment}  {self._cell(index)}".rstrip())
+        return "\n".join(rows)
+
+
+class Scalars(Points):
+    """Numbers: `value` is float64."""
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        return self._raw
+
+    def __getitem__(self, step: int) -> float:
+        return self.decode(self._find(step))
+
+    def __iter__(self) -> Iterator[tuple[int, float, float]]:
+        return zip(self.step.tolist(), self.wall_time.tolist(), self._raw.tolist(), strict=True)
+
+    def decode(self, index: int) -> float:
+        return float(self._raw[index])
+
+
+class _Decoded(Points, Generic[V]):
+    """Values that stay encoded until they are asked for, each time anew, so that a long series costs no memory."""
+
+    @property
+    def values(self) -> list[V]:
+        """All values, decoded.
+
+        Raises:
+            CorruptMessage: a value is damaged; `points[step]` and iterating give those before and behind it.
+        """
+        return [self.decode(index) for index in range(len(self))]
+
+    def decode(self, index: int) -> V:
+        try:
+            value: V = self._raw[index]()
+        except CorruptMessage as error:
+            raise CorruptMessage(f"{self.kind} {quoted(self.tag)} at step {self.step[index]}: {error}") from error
+        return value
+
+    def __iter__(self) -> Iterator[tuple[int, float, V]]:
+        for index, (step, wall_time) in enumerate(zip(self.step.tolist(), self.wall_time.tolist(), strict=True)):
+            yield step, wall_time, self.decode(index)
+
+
+class Series(_Decoded[V]):
+    """Histograms, images, landscapes or graphs: `values` are those of `instrument.values`, and so is `series[step]`."""
+
+    def __getitem__(self, step: int) -> V:
+        return self.decode(self._find(step))
+
+
+class Tensors(_Decoded[Tensor]):
+    """Tensors: `values` are `instrument.values.Tensor`, and `tensors[step]` is the array, which may be read-only."""
+
+    def __getitem__(self, step: int) -> NDArray[np.generic]:
+        return self.decode(self._find(step)).array
+
+
+def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], superseded: bool) -> P:
+    """Put the points of several files together; `parts` are in the order in which their files were opened."""
+    writers = tuple(sorted({part.writer for part in parts}))
+    steps = [np.array(part.points.step, np.int64) for part in parts]
+    times = [np.array(part.points.wall_time, np.float64) for part in parts]
+    masks = [_superseded(position, parts, steps) for position in range(len(parts))]
+    index = [np.full(len(part.points.step), writers.index(part.writer)) for part in parts]
+    step, wall_time, mask = np.concatenate(steps), np.concatenate(times), np.concatenate(masks)
+    order = np.lexsort((wall_time, step))  # stable: equal times keep the order of the files
+    if not superseded:
+        order = order[~mask[order]]
+    raw = _column(kind, parts)
+    return cls(kind, tag, step[order], wall_time[order], mask[order], writers, np.concatenate(index)[order], raw[order])
+
+
+def _column(kind: str, parts: Sequence[Part]) -> NDArray[Any]:
+    values = [value for part in parts for value in part.points.raw]
+    column = np.empty(len(values), np.float64 if kind == "scalar" else object)
+    column[:] = values
+    return column
+
+
+def _superseded(position: int, parts: Sequence[Part], steps: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Which points of `parts[position]` are superseded."""
+    part, step = parts[position], steps[position]
+    mask = np.ones(len(step), np.bool_)
+    _, last_from_behind = np.unique(step[::-1], return_index=True)
+    mask[len(step) - 1 - last_from_behind] = False
+    for later, later_steps in zip(parts[position + 1 :], steps[position + 1 :], strict=True):
+        if later.writer == part.writer and part.last_wall_time < later.first_wall_time:
+            mask |= step >= later_steps.min()
+    return mask
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:>14.7g}"
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {value.array.shape}"
+    if isinstance(value, Histogram):
+        return f"{value.count} values, {value.min:.7g} to {value.max:.7g}"
+    if isinstance(value, Image):
+        return f"{value.width} x {value.height} pixels"
+    return f"{len(value.data)} bytes"
+
+
+def clock(wall_time: float) -> str:
+    """A wall time (seconds since the epoch) as local time with its offset from UTC; the bare number out of range."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(wall_time))
+    except (OverflowError, ValueError, OSError):
+        return f"{wall_time:g} s"
+
+
+def quoted(text: str) -> str:
+    """A tag or path for a message: control characters escaped, a long one shortened in the middle."""
+    shown = repr(text)
+    return shown if len(shown) <= 60 else f"{shown[:28]}...{shown[-28:]}"

@@ -1,0 +1,55 @@
+"""The command line: `instrument VERB ...`, one module a verb.
+
+A module has `configure(parser)`, which adds its arguments, and `run(arguments)`, which prints and returns the exit
+code: 0 for success, 1 where nothing was found or an error is told on stderr, 2 for a wrong call. Only the module of
+the verb in use is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from instrument._version import __version__
+from instrument.errors import InstrumentError
+from instrument.show.tables import escape
+
+_VERBS = {"ls": "list the runs at or below a directory", "show": "show what a run recorded"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `argv` are the words behind the program's name."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name must not stop us
+    try:
+        arguments = _parser(words).parse_args(words)
+        code: int = arguments.command(arguments)
+        sys.stdout.flush()
+    except SystemExit as stop:  # argparse has printed help, the version or what is wrong
+        return int(stop.code or 0)
+    except BrokenPipeError:
+        # Whoever read has had enough. What is still buffered goes nowhere, and must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (InstrumentError, OSError) as error:
+        print(f"instrument: {escape(str(error))}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="instrument", description="Read what training runs recorded.")
+    parser.add_argument("--version", action="version", version=f"instrument {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for verb, summary in _VERBS.items():
+        verb_parser = verbs.add_parser(verb, help=summary, description=summary.capitalize() + ".")
+        if verb == chosen:
+            import_module(f"instrument.show.cli.{verb}").configure(verb_parser)
+    return parser

@@ -1,0 +1,163 @@
+"""What a run holds as plain dictionaries and numbers: the one source of tables and JSON."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.codec import graph as graph_codec
+from instrument.errors import CorruptMessage
+from instrument.eventfile import names
+from instrument.read.points import Points, Scalars
+from instrument.read.run import Run
+from instrument.values import Graph, Histogram, Image, Landscape, Tensor
+
+Row = dict[str, Any]
+
+
+def overview(run: Run) -> Row:
+    """All that a run holds but the single values."""
+    result: Row = {"name": run.name, "path": run.path, "files": [_file(path) for path in run.files]}
+    result["tags"] = {
+        kind: [row for tag in tags for row in _summaries(run, kind, tag)] for kind, tags in run.tags().items()
+    }
+    result["lineage"] = run.lineage
+    result["damage"] = damage(run)
+    return result
+
+
+def extent(run: Run) -> tuple[int, int, float] | None:
+    """The first and the last step of a run, and its last wall time (seconds since the epoch); None without points."""
+    every = [run.points(kind, tag) for kind, tags in run.tags().items() for tag in tags]
+    if not every:
+        return None
+    steps = [(int(points.step[0]), int(points.step[-1])) for points in every]
+    last = max(float(points.wall_time.max()) for points in every)
+    return min(first for first, _ in steps), max(last_step for _, last_step in steps), last
+
+
+def damage(run: Run) -> list[Row]:
+    return [asdict(damage) for damage in run.damage]
+
+
+def _file(path: str) -> Row:
+    parts = names.parse(os.path.basename(path))
+    assert parts is not None
+    size = os.path.getsize(path)
+    return {"name": os.path.basename(path), "bytes": size, "device": parts.device, "host": parts.host}
+
+
+def _summaries(run: Run, kind: str, tag: str) -> list[Row]:
+    """One row for each writer of a tag."""
+    standing = run.points(kind, tag).by_writer()
+    rows = []
+    for (device, host), everything in run.points(kind, tag, superseded=True).by_writer().items():
+        points = standing[device, host]
+        row = {"tag": tag, "device": device, "host": host, "points": len(points)}
+        row |= {"superseded": len(everything) - len(points)}
+        row |= {"first_step": int(points.step[0]), "last_step": int(points.step[-1])}
+        row |= {"last_wall_time": float(points.wall_time.max())}
+        if isinstance(points, Scalars):
+            row |= {"first": float(points.value[0]), "last": float(points.value[-1]), **_extremes(points.value)}
+        rows.append(row)
+    return rows
+
+
+def points_of(run: Run, tag: str, superseded: bool) -> Row:
+    """Every point of a tag, for each kind that has it; `not_shown` counts those left out as superseded.
+
+    Raises:
+        NoSuchRun: no kind has it; the message names the nearest.
+    """
+    kinds, not_shown = {}, {}
+    for kind in run.kinds(tag):
+        points = run.points(kind, tag, superseded)
+        kinds[kind] = _points(points)
+        not_shown[kind] = len(run.points(kind, tag, superseded=True)) - len(points)
+    shown = {"tag": tag, "kinds": kinds, "not_shown": not_shown}
+    return {"name": run.name, "path": run.path, **shown, "damage": damage(run)}
+
+
+def _points(points: Points) -> list[Row]:
+    rows = []
+    for index, step in enumerate(points.step.tolist()):
+        device, host = points.writers[points.writer_index[index]]
+        row = {"step": step, "wall_time": float(points.wall_time[index]), "device": device, "host": host}
+        row["superseded"] = bool(points.superseded[index])
+        try:
+            row |= _value(points.decode(index))
+        except CorruptMessage as error:
+            row["error"] = str(error)
+        rows.append(row)
+    return rows
+
+
+def _value(value: Any) -> Row:
+    describe: Callable[[Any], Row] = _DESCRIBE[type(value)]
+    return describe(value)
+
+
+def _tensor(tensor: Tensor) -> Row:
+    return {"dtype": tensor.dtype, "shape": list(tensor.array.shape), **_extremes(tensor.array)}
+
+
+def _histogram(histogram: Histogram) -> Row:
+    finite = histogram.count - histogram.nan_count
+    finite -= histogram.positive_infinity_count + histogram.negative_infinity_count
+    return {
+        "count": histogram.count,
+        "min": histogram.min,
+        "max": histogram.max,
+        "mean": histogram.sum / finite if finite > 0 else math.nan,
+        "nan": histogram.nan_count,
+        "positive_infinity": histogram.positive_infinity_count,
+        "negative_infinity": histogram.negative_infinity_count,
+    }
+
+
+def _image(image: Image) -> Row:
+    size = {"width": image.width, "height": image.height, "channels": image.channels}
+    return {**size, "bytes": len(image.data), "mapping": image.mapping}
+
+
+def _graph(graph: Graph) -> Row:
+    return {"nodes": sum(1 for _ in graph_codec.nodes(graph)), "bytes": len(graph.data)}
+
+
+def _landscape(landscape: Landscape) -> Row:
+    return {"bytes": len(landscape.data)}
+
+
+_DESCRIBE: dict[type, Callable[[Any], Row]] = {
+    float: lambda value: {"value": value},
+    Tensor: _tensor,
+    Histogram: _histogram,
+    Image: _image,
+    Graph: _graph,
+    Landscape: _landscape,
+}
+
+
+def _extremes(array: NDArray[Any]) -> Row:
+    """The smallest and the largest element but NaN (None where there is none), and how many are NaN."""
+    is_nan = np.isnan(array)
+    numbers = array[~is_nan]
+    low, high = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
+    return {"min": low, "max": high, "nan": int(is_nan.sum())}
+
+
+def plain(value: Any) -> Any:
+    """The same for standard JSON, which has no word for them: NaN and the infinities as texts."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

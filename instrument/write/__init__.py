@@ -1,0 +1,1 @@
+"""Records to disk: through a pool of worker processes, or in this one."""

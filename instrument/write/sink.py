@@ -1,0 +1,249 @@
+"""Where events go: the `Sink` protocol, what it is told, and the sink that writes in this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from instrument.codec import event as event_codec
+from instrument.codec import wire
+from instrument.eventfile import frame, names
+from instrument.eventfile.writer import EventFileWriter
+from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.write import commit
+from instrument.write.commit import LINEAGE, SUMMARY, Notice, State
+
+log = logging.getLogger("instrument")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a recorder's files lie and how they are named; `device` is the device or rank number in the name."""
+
+    directory: str
+    prefix: str = "events"
+    suffix: str = names.SUFFIX
+    device: int = 0
+    max_file_bytes: int | None = None
+    export_tensors: bool = False
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What became of the events so far.
+
+    `events` and `bytes` are on disk (files of both kinds); `pending` events are on their way. `stalled_seconds` is the
+    time that `write` waited for room, `dropped` counts events refused with `on_full="drop"`, `lost` those that were
+    accepted and could not be written, and `errors` the errors behind them.
+    """
+
+    events: int
+    bytes: int
+    pending: int
+    stalled_seconds: float
+    dropped: int
+    lost: int
+    errors: int
+
+
+class Sink(Protocol):
+    """Takes events in the order in which they are to stand in the file."""
+
+    @property
+    def path(self) -> str:
+        """The summary file."""
+
+    @property
+    def stats(self) -> Stats: ...
+
+    def write(self, event: Event) -> bool:
+        """Take an event; False where it, or a part of it, will not be in the file."""
+
+    def flush(self, sync: bool = False) -> None:
+        """Return when everything taken so far can be read by another process; with `sync`, when it is on the disk."""
+
+    def close(self) -> None:
+        """Flush and end. A second call does nothing, and a forked child's call neither."""
+
+    def take_error(self) -> Notice | None:
+        """The first error since the last call."""
+
+
+class Files:
+    """The names of a recorder's two files: the summary file exists at once, its lineage twin when it is needed.
+
+    Raises:
+        OSError: the directory cannot be made or written.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._lineage_path = ""
+        self.seconds = int(time.time())
+        os.makedirs(target.directory, exist_ok=True)
+        self.summary_path = names.create(target.directory, target.prefix, self.seconds, target.device, target.suffix)
+        version = frame.pack(event_codec.encode_version(time.time()))
+        writer = EventFileWriter(self.summary_path)
+        try:
+            self.summary_bytes = writer.append(version, 0)
+        finally:
+            writer.close()
+        parsed = names.parse(os.path.basename(self.summary_path))
+        self.seconds = parsed.seconds if parsed is not None else self.seconds
+
+    @property
+    def export_directory(self) -> str:
+        """Where tensors go as `.npy`; empty where nobody asked."""
+        return os.path.join(self.target.directory, f"export_{self.seconds}") if self.target.export_tensors else ""
+
+    def lineage_path(self, items: Sequence[Item]) -> str:
+        """The lineage file, created on first use; empty where no item needs it."""
+        if not any(item.kind in LINEAGE_KINDS for item in items):
+            return ""
+        if not self._lineage_path:
+            target = self.target
+            self._lineage_path = names.create(
+                target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX
+            )
+        return self._lineage_path
+
+    def sync(self) -> None:
+        """Return when both files and their directory are on the disk."""
+        for path in filter(None, (self.summary_path, self._lineage_path, self.target.directory)):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+class Notices:
+    """What the writing side had to say: logged once a cause, counted, and kept for `take_error`."""
+
+    def __init__(self) -> None:
+        self.errors = 0
+        self._said: set[tuple[str, str, str]] = set()
+        self._first: Notice | None = None
+        self._lock = threading.Lock()
+
+    def add(self, notice: Notice) -> None:
+        with self._lock:
+            cause = (notice.what, notice.path, notice.reason)
+            is_new = cause not in self._said
+            self._said.add(cause)
+            if notice.what != "limit":
+                self.errors += 1
+                self._first = self._first or notice
+        if is_new:
+            log.log(*_wording(notice))
+
+    def take_first(self) -> Notice | None:
+        with self._lock:
+            first, self._first = self._first, None
+            return first
+
+
+def _wording(notice: Notice) -> tuple[int, str, str, int, str]:
+    if notice.what == "limit":
+        text = "%s is full: step %d and what follows is not recorded (%s). Training goes on."
+        return logging.WARNING, text, notice.path, notice.step, notice.reason
+    if notice.what == "export":
+        text = "%s (step %d) cannot be exported: %s. The event file is not affected."
+        return logging.ERROR, text, notice.path, notice.step, notice.reason
+    text = "Events are missing from %s, the first at step %d: %s. Training goes on; recording is tried again each step."
+    return logging.ERROR, text, notice.path, notice.step, notice.reason
+
+
+def upper_bound_bytes(event: Event) -> int:
+    """No event takes more room in its file than this; what `max_file_size` is checked against before encoding."""
+    return sum(item_bound_bytes(item) for item in event.items) + 256
+
+
+def item_bound_bytes(item: Item) -> int:
+    """No item takes more room than this."""
+    named = len(item.tag.encode()) + 128
+    if isinstance(item.payload, bytes):
+        return named + len(item.payload)
+    if isinstance(item.payload, (int, float)):
+        return named
+    if item.kind == "tensor":
+        from instrument.codec import tensor
+
+        elements: int = item.payload.size
+        return named + 11 * len(item.payload.shape) + tensor.encoded_bytes(item.dtype, elements)
+    if item.kind == "histogram":
+        return named + 90 * 32
+    # A picture's grid has at most seven empty cells; PNG adds little to bytes that do not compress.
+    pictures: int = item.payload.shape[0]
+    cells = item.payload.size // pictures * (pictures + 7)
+    return named + cells + cells // 64 + 4096
+
+
+class FileSink:
+    """Encodes and writes in the calling thread: `num_process=0`, and wherever no worker can be had."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._notices = Notices()
+        self._committer = commit.Committer(files.target.max_file_bytes, self._notices.add)
+        self._state = State(summary_bytes=self._files.summary_bytes)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._files.summary_path
+
+    @property
+    def stats(self) -> Stats:
+        state = self._state
+        written = state.summary_bytes + state.lineage_bytes
+        return Stats(state.events, written, 0, 0.0, 0, state.lost, self._notices.errors)
+
+    def write(self, event: Event) -> bool:
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                return False
+            try:
+                paths = (self._files.summary_path, self._files.lineage_path(event.items))
+            except OSError as error:
+                reason = os.strerror(error.errno or 0)
+                self._notices.add(Notice("lost", event.step, self._files.target.directory, reason))
+                return False
+            before = self._state
+            if self._files.export_directory:
+                commit.export_tensors(event, self._files.export_directory, self._notices.add)
+            job = commit.encode(before.sequence + 1, event, paths, self._notices.add)
+            self._state = self._committer.apply(before, [job])
+            return self._state.lost == before.lost and is_whole(self._state, job.frames)
+
+    def flush(self, sync: bool = False) -> None:
+        if sync and os.getpid() == self._pid:
+            self._files.sync()
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed and os.getpid() == self._pid:
+                self._closed = True
+                self._committer.close()
+
+    def take_error(self) -> Notice | None:
+        return self._notices.take_first()
+
+
+def is_whole(state: State, frames: tuple[wire.Pieces, wire.Pieces]) -> bool:
+    """Whether no file that an event needed is at its size limit."""
+    return not any(frames[file] and state.full & 1 << file for file in (SUMMARY, LINEAGE))
+
+
+def full_files(state: State, event: Event) -> tuple[bool, bool]:
+    """Whether any, and whether each, of the files that an event's items belong to is at its size limit."""
+    needed = {LINEAGE if item.kind in LINEAGE_KINDS else SUMMARY for item in event.items}
+    full = [bool(state.full & 1 << file) for file in needed]
+    return any(full), bool(full) and all(full)

@@ -1,0 +1,240 @@
+"""A worker's main: ring -> codec -> frame -> file.
+
+`python -m instrument.write.worker CONFIG` is a plain child process in a session of its own. It inherits the pool's
+shared memory, a bell (eventfd) for each worker and one for the trainer, and one end of a socket pair whose end-of-file
+says that the trainer is gone: then it drains its ring and ends. It sleeps unless its bell rings; idle, it costs
+nothing.
+
+Each worker encodes ahead; files are appended to in order. The committed state lives in shared memory in two slots and
+becomes valid with one 64-bit store, so it is never seen half written, whoever is killed when.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+from typing import NamedTuple
+
+from instrument.write import commit, message
+from instrument.write.commit import Notice, State
+from instrument.write.ring import CONTROL_BYTES, MORE, START, Chunk, Ring
+
+#: One batch of small records is written with one system call; a larger batch would only be seen later.
+_BATCH_BYTES = 1 << 20
+#: Waiting for a turn is not idling: a look at the state this often guards against a bell that nobody rang.
+_TURN_POLL_MS = 500
+#: So long does a worker wait for others' commits once the trainer, who would replace a dead worker, is gone.
+_ORPHAN_PATIENCE = 20
+_TOUCH_AHEAD_BYTES = 8 << 20
+
+_VERSION = 0
+_SLOTS = (8, 24)
+_AWAITED = 64  # one word a worker, a cache line apart
+_LINE = 8
+MAX_WORKERS = 64
+POOL_CONTROL_BYTES = (_AWAITED + MAX_WORKERS * _LINE) * 8
+
+
+class Config(NamedTuple):
+    """What a worker is told at its start. Descriptors are numbers that it inherits; `bells` has one a worker."""
+
+    worker: int
+    memory: int
+    memory_bytes: int
+    ring_bytes: int
+    bells: list[int]
+    trainer_bell: int
+    socket: int
+    summary_path: str
+    export_directory: str
+    max_file_bytes: int | None
+    skip_sequence: int
+
+    def to_argument(self) -> str:
+        return json.dumps(self)
+
+    @classmethod
+    def from_argument(cls, argument: str) -> Config:
+        return cls(*json.loads(argument))
+
+
+class PoolMemory:
+    """The pool's shared memory: the committed state, who waits for which turn, and a ring a worker."""
+
+    def __init__(self, memory: memoryview, ring_bytes: int) -> None:
+        self._words = memory[:POOL_CONTROL_BYTES].cast("Q")
+        stride = CONTROL_BYTES + ring_bytes
+        count = (len(memory) - POOL_CONTROL_BYTES) // stride
+        starts = [POOL_CONTROL_BYTES + index * stride for index in range(count)]
+        self.rings = [Ring(memory[start : start + stride]) for start in starts]
+
+    @property
+    def state(self) -> State:
+        slot = _SLOTS[self._words[_VERSION] % 2]
+        return State(*self._words[slot : slot + len(State._fields)])
+
+    @state.setter
+    def state(self, state: State) -> None:
+        version = self._words[_VERSION] + 1
+        slot = _SLOTS[version % 2]
+        for offset, value in enumerate(state):
+            self._words[slot + offset] = value
+        self._words[_VERSION] = version
+
+    @property
+    def committed_sequence(self) -> int:
+        return self._words[_SLOTS[self._words[_VERSION] % 2]]
+
+    def await_turn(self, index: int, sequence: int) -> None:
+        """Worker `index` wants its bell rung when everything before `sequence` is committed; 0 for no longer."""
+        self._words[_AWAITED + index * _LINE] = sequence
+
+    def waiting_for(self, sequence: int) -> int | None:
+        """The worker that waits to commit `sequence`."""
+        for index in range(len(self.rings)):
+            if self._words[_AWAITED + index * _LINE] == sequence:
+                return index
+        return None
+
+
+class Worker:
+    """Takes events out of one ring until the trainer is gone and the ring is empty."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        memory = mmap.mmap(config.memory, config.memory_bytes)
+        self._pool = PoolMemory(memoryview(memory), config.ring_bytes)
+        self._ring = self._pool.rings[config.worker]
+        self._bell = config.bells[config.worker]
+        self._socket = socket.socket(fileno=config.socket)
+        self._poll = select.poll()
+        self._poll.register(self._bell, select.POLLIN)
+        self._poll.register(self._socket, select.POLLIN)
+        self._committer = commit.Committer(config.max_file_bytes, self._report)
+        self._position = self._ring.tail
+        self._touched_bytes = 0
+        self._trainer_is_gone = False
+        self._partial: bytearray | None = None
+
+    def run(self) -> None:
+        while True:
+            self._clear_bell()
+            while (jobs := self._collect()) is not None:
+                if jobs:
+                    self._commit(jobs)
+                self._ring.release(self._position)
+                os.eventfd_write(self._config.trainer_bell, 1)
+            if self._trainer_is_gone:
+                break
+            self._touch_ahead()
+            self._wait(None)
+        self._committer.close()
+
+    def _collect(self) -> list[commit.Job] | None:
+        """Encode what the ring holds, up to a batch of consecutive events; None where it holds nothing."""
+        jobs: list[commit.Job] = []
+        size = 0
+        chunk = self._ring.get(self._position)
+        if chunk is None:
+            return None
+        while chunk is not None and (not jobs or (chunk.sequence == jobs[-1].sequence + 1 and size < _BATCH_BYTES)):
+            self._position = chunk.end
+            size += len(chunk.payload)
+            data = self._whole(chunk)
+            if data is not None and chunk.sequence > self._pool.committed_sequence:
+                jobs.append(self._encode(chunk.sequence, data))
+            elif data is None:
+                break  # a chunk of a large record was copied out: give its room back at once
+            chunk = self._ring.get(self._position)
+        return jobs
+
+    def _whole(self, chunk: Chunk) -> memoryview | None:
+        """The record that ends with this chunk; None while chunks of it are missing."""
+        if chunk.flags == START:
+            self._partial = None
+            return chunk.payload
+        if chunk.flags & START:
+            self._partial = bytearray()
+        if self._partial is None:
+            return None  # the first chunks went to a predecessor; the trainer sends the record again
+        self._partial += chunk.payload
+        if chunk.flags & MORE:
+            return None
+        whole, self._partial = memoryview(self._partial), None
+        return whole
+
+    def _encode(self, sequence: int, data: memoryview) -> commit.Job:
+        event, lineage_path = message.unpack(data)
+        paths = (self._config.summary_path, lineage_path)
+        if sequence == self._config.skip_sequence:
+            self._report(Notice("lost", event.step, paths[0], "workers die of it"))
+            return commit.Job(sequence, event.step, ([], []), paths, failed=True)
+        if self._config.export_directory:
+            commit.export_tensors(event, self._config.export_directory, self._report)
+        return commit.encode(sequence, event, paths, self._report)
+
+    def _commit(self, jobs: list[commit.Job]) -> None:
+        self._await_turn(jobs[0].sequence)
+        self._pool.state = self._committer.apply(self._pool.state, jobs)
+        # The system call orders the store above before the look at who waits.
+        os.eventfd_write(self._config.trainer_bell, 1)
+        waiting = self._pool.waiting_for(jobs[-1].sequence + 1)
+        if waiting is not None:
+            os.eventfd_write(self._config.bells[waiting], 1)
+
+    def _await_turn(self, sequence: int) -> None:
+        if self._pool.committed_sequence == sequence - 1:
+            return
+        self._pool.await_turn(self._config.worker, sequence)
+        patience, seen = _ORPHAN_PATIENCE, -1
+        while (committed := self._pool.committed_sequence) != sequence - 1:
+            if self._trainer_is_gone:
+                patience = _ORPHAN_PATIENCE if committed != seen else patience - 1
+                if patience == 0:
+                    sys.exit(1)
+            seen = committed
+            self._wait(_TURN_POLL_MS)
+            self._clear_bell()
+        self._pool.await_turn(self._config.worker, 0)
+
+    def _wait(self, timeout_ms: int | None) -> None:
+        """Sleep until the bell rings or the trainer is gone."""
+        for fd, _ in self._poll.poll(timeout_ms):
+            if fd != self._bell:
+                self._trainer_is_gone = True
+                self._poll.unregister(self._socket)
+
+    def _clear_bell(self) -> None:
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            pass
+
+    def _touch_ahead(self) -> None:
+        goal = min(self._ring.head + _TOUCH_AHEAD_BYTES, self._ring.capacity_bytes)
+        if goal > self._touched_bytes:
+            self._ring.touch(self._touched_bytes, goal)
+            self._touched_bytes = goal
+
+    def _report(self, notice: Notice) -> None:
+        try:
+            self._socket.send(marshal.dumps(tuple(notice)), socket.MSG_DONTWAIT)
+        except OSError:
+            pass  # the trainer is gone or cannot listen; the counts in shared memory say it too
+
+
+def main(argument: str) -> None:
+    # The trainer decides when a worker ends: a signal to the whole job must not cost what was recorded before it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    Worker(Config.from_argument(argument)).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

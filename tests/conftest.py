@@ -1,0 +1,42 @@
+"""Fixtures that any test may use."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A random generator. Its seed is new each time and printed; `INSTRUMENT_TEST_SEED` repeats one."""
+    seed = int(os.environ.get("INSTRUMENT_TEST_SEED") or secrets.randbits(32))
+    print(f"INSTRUMENT_TEST_SEED={seed}")
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def run_python() -> Callable[..., str]:
+    """Run code in a fresh Python process that finds the package; return what it prints, fail where it fails."""
+
+    def run(code: str, *options: str, **environment: str) -> str:
+        result = subprocess.run(
+            [sys.executable, *options, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr[-4000:]
+        return result.stdout
+
+    return run
