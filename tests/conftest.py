@@ -12,6 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+# MindSpore 2.7 to 2.9 end the process at their import when protobuf's fast implementation was there before them, and
+# here tests of protobuf and of MindSpore share a process. Their own import sets the same.
+os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

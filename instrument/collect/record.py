@@ -289,7 +289,7 @@ class SummaryRecord:
         if os.getpid() != self._pid:
             self._warn(
                 "fork",
-                "%s was opened by process %d; this forked one cannot write to it. Open a SummaryRecord of its own here.",
+                "%s was opened by process %d; this fork cannot write to it. Open a SummaryRecord of its own here.",
                 self._sink.path,
                 self._pid,
             )

@@ -30,6 +30,7 @@ P = TypeVar("P", bound=Points)
 _CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors}
 _LINEAGE_KEYS = dict(zip(LINEAGE_KINDS, ("train", "eval", "dataset", "custom"), strict=True))
 _NAMED_AT_MOST = 5
+_COMPARED_CHARACTERS = 200
 #: The search that only serves an error message ends here.
 _SEARCHED_FOLDERS = 2000
 
@@ -215,7 +216,9 @@ def _no_event_file(directory: str) -> str:
 
 
 def _nearest(tag: str, tags: list[str]) -> str:
-    near = difflib.get_close_matches(tag, tags, _NAMED_AT_MOST, 0.5)
+    # Comparing takes the square of the length: names of thousands of characters would take minutes.
+    short = [known for known in tags if len(known) <= _COMPARED_CHARACTERS]
+    near = difflib.get_close_matches(tag[:_COMPARED_CHARACTERS], short, _NAMED_AT_MOST, 0.5)
     if not near:
         return f"it has {_listed(tags) or 'none at all'}"
     return f"the nearest {'are' if len(near) > 1 else 'is'} {_listed(near)}"

@@ -19,6 +19,7 @@ import marshal
 import mmap
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -41,8 +42,9 @@ DEFAULT_RING_BYTES = 32 << 20
 _BUSY_SHARE = 0.25
 #: Waiting here is not idling: a look this often guards against a bell that nobody rang.
 _WAIT_POLL_MS = 200
-#: An event at which so many workers in a row have died is given up.
-_FATAL_DEATHS = 10
+#: An event is given up when three workers in a row crashed over it, or thirty were killed: a crash is most likely the
+#: event's own fault, a SIGKILL is not, unless the system runs out of memory each time.
+_FATAL_BLAME, _CRASH_BLAME = 30, 10
 _EXIT_SECONDS = 10.0
 #: So many looks in a row without a worker to be had, and recording gives up rather than hold training any longer.
 _PATIENCE = 10
@@ -104,12 +106,16 @@ class PoolSink:
         self._bound_bytes = self._files.summary_bytes
         self._stalled_seconds = 0.0
         self._dropped = 0
-        self._deaths = (0, 0)
+        self._blame = (0, 0)
         self._workers: dict[int, _Worker] = {}
         self._missing: set[int] = set()
         self._failed_looks = 0
         self._fds: list[int] = []
-        self._release = weakref.finalize(self, _close_descriptors, self._fds)
+        # Shut down, its other end wakes the watching thread for good; a descriptor that is merely closed would not.
+        self._end_of_watch, watched_end = socket.socketpair()
+        self._release = weakref.finalize(self, _release, self._fds, self._end_of_watch)
+        self._watched = select.epoll()
+        self._watched.register(watched_end, select.EPOLLIN)
         self._open()
         try:
             self._start(0)
@@ -118,7 +124,7 @@ class PoolSink:
             raise
         _alive.add(self)
         self._watcher = threading.Thread(
-            target=_watch, args=(weakref.ref(self), self._watched), name="instrument-watch", daemon=True
+            target=_watch, args=(weakref.ref(self), self._watched, watched_end), name="instrument-watch", daemon=True
         )
         self._watcher.start()
 
@@ -131,12 +137,7 @@ class PoolSink:
         flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
         self._bells = [os.eventfd(0, flags) for _ in range(self._count)]
         self._trainer_bell = os.eventfd(0, flags)
-        self._watched = select.epoll()
-        self._end_of_watch = os.eventfd(0, flags)
-        self._watched.register(self._end_of_watch, select.EPOLLIN)
-        self._inherited = [self._memory_fd, self._trainer_bell, *self._bells]
-        # The last one is rung before it is closed, which ends the watching thread.
-        self._fds += [*self._inherited, self._end_of_watch]
+        self._fds += [self._memory_fd, self._trainer_bell, *self._bells]
 
     # ------------------------------------------------------------------ workers
 
@@ -152,7 +153,7 @@ class PoolSink:
             )  # fmt: skip
             process = subprocess.Popen(
                 [sys.executable, "-m", "instrument.write.worker", config.to_argument()],
-                pass_fds=[*self._inherited, theirs.fileno()],
+                pass_fds=[*self._fds, theirs.fileno()],
                 env=_worker_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -162,8 +163,8 @@ class PoolSink:
         self._watched.register(ours.fileno(), select.EPOLLIN)
 
     def _sequence_to_skip(self) -> int:
-        sequence, count = self._deaths
-        return sequence if count >= _FATAL_DEATHS else 0
+        sequence, blame = self._blame
+        return sequence if blame >= _FATAL_BLAME else 0
 
     def _service(self) -> None:
         """Hear what workers say and replace those that died. Called with the lock held."""
@@ -188,7 +189,8 @@ class PoolSink:
         worker.socket.close()
         code = worker.process.wait()
         culprit = self._pool.committed_sequence + 1
-        self._deaths = (culprit, self._deaths[1] + 1 if self._deaths[0] == culprit else 1)
+        blame = 1 if code == -signal.SIGKILL else _CRASH_BLAME
+        self._blame = (culprit, blame + (self._blame[1] if self._blame[0] == culprit else 0))
         self._pool.await_turn(index, 0)
         self._missing.add(index)
         log.warning("The worker that writes %s ended with status %d; another one carries on.", self.path, code)
@@ -392,11 +394,10 @@ class PoolSink:
         """In a forked child: close the inherited ends, so that the workers see when the real trainer is gone."""
         for worker in self._workers.values():
             worker.socket.close()
-        self._fds.remove(self._end_of_watch)  # shared with the parent, whose watch goes on
-        os.close(self._end_of_watch)
-        self._fds.append(-1)
-        self._release()
+        self._release.detach()  # to shut the watch's end down would end the parent's watch
+        self._end_of_watch.close()
         self._watched.close()
+        _close_all(self._fds)
         self._notices = Notices()
         self._lock = threading.RLock()  # whoever held it in the parent does not exist here
         self._closed = True
@@ -425,18 +426,21 @@ def _worker_environment() -> dict[str, str]:
     return environment
 
 
-def _close_descriptors(fds: list[int]) -> None:
-    """Close them all; the last one, where it is one, is the eventfd that ends the watching thread."""
-    if fds and fds[-1] >= 0:
-        os.eventfd_write(fds[-1], 1)
+def _close_all(fds: list[int]) -> None:
     while fds:
-        if (fd := fds.pop()) >= 0:
-            os.close(fd)
+        os.close(fds.pop())
 
 
-def _watch(sink: weakref.ref[PoolSink], watched: select.epoll) -> None:
+def _release(fds: list[int], end_of_watch: socket.socket) -> None:
+    """End the watching thread and close the pool's descriptors: at `close`, or when nobody holds the sink any more."""
+    with end_of_watch:
+        end_of_watch.shutdown(socket.SHUT_RDWR)
+    _close_all(fds)
+
+
+def _watch(sink: weakref.ref[PoolSink], watched: select.epoll, end: socket.socket) -> None:
     """The watching thread: asleep until a worker says something or dies, or the sink is no more."""
-    with watched:
+    with end, watched:
         while True:
             watched.poll()
             alive = sink()

@@ -93,6 +93,8 @@ def check(array: NDArray[Any]) -> Histogram:
     assert edges[0] <= finite.min()
     assert finite.max() - edges[-1] <= ulps(edges)[-1]
     edges[-1] = max(edges[-1], finite.max())
+    if array.dtype.kind == "f" and finite.min() < finite.max():
+        assert (edges[0], edges[-1]) == (finite.min(), finite.max())
     assert result.counts.sum() == finite.size
     np.testing.assert_array_equal(result.counts, np.histogram(finite, edges)[0])
     assert (result.min, result.max) == (finite.min(), finite.max())
@@ -169,6 +171,8 @@ def test_arrays_without_a_finite_value(values: list[float], nan: int, positive: 
     assert (result.count, result.nan_count) == (len(values), nan)
     assert (result.positive_infinity_count, result.negative_infinity_count) == (positive, negative)
     assert [math.isnan(value) for value in (result.min, result.max, result.sum)] == [True] * 3
+    message = schema.message_class("Summary.Histogram").FromString(histogram.encode(result))
+    assert not any(message.HasField(name) for name in ("min", "max", "sum"))
     check_bytes(result)
 
 

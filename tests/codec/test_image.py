@@ -53,7 +53,7 @@ def row(*values: float, dtype: str = "float64") -> list[int]:
         # anything else linearly from the smallest to the largest
         ([-1.0, 1.0, 0.0, 0.5], "float32", [0, 255, 128, 191]),
         ([0.0, 1.001], "float32", [0, 255]),
-        ([0.0, 1.001, 0.5005], "float64", [0, 255, 128]),
+        ([0.0, 1.001, 0.786314], "float64", [0, 255, 200]),  # times 255 it were 201
         ([0, 1], "int64", [0, 255]),
         ([0, 1, 1], "int8", [0, 255, 255]),
         ([-(2**63), 0, 2**63 - 1], "int64", [0, 128, 255]),
@@ -67,6 +67,7 @@ def row(*values: float, dtype: str = "float64") -> list[int]:
         # equal
         ([3.0, 3.0], "float32", [128, 128]),
         ([-7, -7, -7], "int16", [128, 128, 128]),
+        ([1, 1], "int64", [128, 128]),
         ([MAX, MAX], "float64", [128, 128]),
         # what is not finite takes no part in the range
         ([0.0, 1.0, np.nan, 0.2], "float32", [0, 255, 0, 51]),
@@ -197,10 +198,11 @@ def test_other_files_are_decoded(file_format: str, mode: str) -> None:
     assert difference[:, np.r_[0:8, 24:32]].max() <= (4 if file_format == "JPEG" else 0)
 
 
-def test_formats_that_run_programs_are_not_opened() -> None:
-    """PostScript is not handed to an interpreter."""
+@pytest.mark.parametrize("file_format", ["EPS", "TIFF", "PPM", "ICO"])
+def test_other_formats_are_not_opened(file_format: str) -> None:
+    """Only what a viewer shows is decoded: PostScript, say, would be handed to an interpreter."""
     with pytest.raises(CorruptMessage, match="cannot be decoded"):
-        image.pixels(file_of(np.zeros((4, 4, 3), np.uint8), "EPS"))
+        image.pixels(file_of(np.zeros((16, 16, 3), np.uint8), file_format))
 
 
 def png_of(width: int, height: int, body: bytes) -> bytes:

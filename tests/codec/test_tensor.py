@@ -98,7 +98,8 @@ def test_big_endian_arrays(dtype: str) -> None:
 
 def test_every_float16() -> None:
     """All 65536 bit patterns of a half float come back, payloads of NaN included."""
-    check_round_trip(np.arange(65536, dtype=np.uint16).view(np.float16))
+    message = check_round_trip(np.arange(65536, dtype=np.uint16).view(np.float16))
+    assert message.HasField("raw_data")  # some processors change a NaN on its way through float32
 
 
 def test_float16_without_nan_needs_no_second_copy() -> None:

@@ -87,8 +87,9 @@ def test_pack_takes_any_pieces() -> None:
 )
 def test_a_wrong_byte_is_told_with_its_frame(position: int, reason: str) -> None:
     """Damage names the checksum that is wrong and the offset at which the frame begins."""
-    data = bytearray(framed(b"first") + framed(b"abc"))
-    data[21 + position] ^= 0x10
+    damaged = bytearray(framed(b"first") + framed(b"abc"))
+    damaged[21 + position] ^= 0x10
+    data = bytes(damaged)
     assert frame.unpack(data) == (b"first", 21)
     with pytest.raises(CorruptFrame, match=f"at byte 21: {reason}") as caught:
         frame.unpack(data, 21)
@@ -160,6 +161,7 @@ def test_find_sees_frames_across_the_parts_it_searches(position: int) -> None:
     """A frame is found wherever it lies, also where the search goes on in the next part."""
     data = b"\xee" * position + framed(b"here") + b"\xee" * 50
     assert frame.find(data, 0) == position
+    assert frame.find(b"\xee" * position + framed(b""), 0) == position  # the last place where one can stand
 
 
 def test_resume_passes_over_frames_inside_a_damaged_payload() -> None:
@@ -180,7 +182,6 @@ def test_resume_does_not_trust_a_length_that_leads_nowhere() -> None:
 
 def test_resume_after_a_wrong_length_finds_the_next_frame() -> None:
     """Without a length there is only the search."""
-    data = bytearray(framed(b"abc") + framed(b"next"))
-    data[0] ^= 1
+    data = b"\x02" + framed(b"abc")[1:] + framed(b"next")
     assert frame.resume(data, 0) == 19
     assert frame.resume(b"short", 0) == 5

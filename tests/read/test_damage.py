@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from instrument import read
+from instrument.codec import event
+from instrument.errors import CorruptMessage
 from instrument.eventfile.reader import Damage
-from tests.read.build import SECONDS, encoded, framed, steps, write
+from instrument.values import Event
+from tests.read.build import SECONDS, encoded, framed, item, steps, write
 
 FRAMES = encoded(steps("scalar", "loss", range(100), 0.5, start=1000.0))
 FIFTY = sum(map(len, FRAMES[:51]))  # where the frame of step 50 begins, behind the version's
@@ -117,9 +121,7 @@ def test_zeros_behind_the_last_frame_are_damage(tmp_path: Path) -> None:
     assert sum(one.bytes_skipped for one in run.damage) == 512
 
 
-def test_a_file_that_cannot_be_opened_is_damage_among_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_opened_is_damage_among_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder it is reported and the rest is read; asked for by itself it is an error."""
     locked = write(tmp_path, steps("scalar", "x", [0], 1.0, start=1.0))
     write(tmp_path, steps("scalar", "x", [1], 1.0, start=2.0), seconds=SECONDS + 1)
@@ -137,3 +139,33 @@ def test_a_file_that_cannot_be_opened_is_damage_among_others(
     assert run.damage == [Damage(str(locked), 0, 0, "the file cannot be read: Permission denied", torn=False)]
     with pytest.raises(PermissionError):
         read(locked)
+
+
+def test_random_payloads_are_read_or_reported(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Whatever stands in a frame with a right checksum: each value is decoded or raises `CorruptMessage`."""
+    items = tuple(item(kind, kind, 3.0) for kind in ("scalar", "tensor", "histogram", "image"))
+    (payload,) = event.encode(Event(1, 2.0, items))
+    good = np.frombuffer(b"".join(payload), np.uint8)
+    frames = []
+    for _ in range(300):
+        bad = good.copy()
+        bad[rng.integers(bad.size, size=3)] = rng.integers(256, size=3)
+        frames.append(framed([bad.tobytes()]))
+    path = tmp_path / f"events.out.events.summary.{SECONDS}.0.host_MS"
+    path.write_bytes(b"".join(frames))
+
+    run = read(tmp_path)
+
+    decoded = 0
+    for kind, tags in run.tags().items():
+        for tag in tags:
+            points = run.points(kind, tag, superseded=True)
+            assert repr(points)
+            for index in range(len(points)):
+                try:
+                    points.decode(index)
+                except CorruptMessage:
+                    continue
+                decoded += 1
+    assert decoded > 0
+    assert all(one.path == str(path) and not one.torn for one in run.damage)

@@ -6,9 +6,11 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from instrument import read
 from instrument.codec import image, schema
@@ -24,7 +26,7 @@ def number(points: Points, index: int) -> float:
     """The number that fills the value at `index`, whatever its kind."""
     value = points.decode(index)
     if points.kind == "histogram":
-        return value.min
+        return float(value.min)
     if points.kind == "image":
         return float(image.pixels(value)[0, 0, 0])
     return float(value if points.kind == "scalar" else value.array[0])
@@ -68,7 +70,11 @@ def test_extreme_steps(tmp_path: Path) -> None:
 
 def test_tensors_of_any_shape(tmp_path: Path) -> None:
     """Empty, zero-dimensional and wide tensors come back with dtype and shape; `[step]` is the array."""
-    arrays = [np.empty((0, 3), np.float32), np.array(7, np.int64), np.arange(6, dtype=np.float16).reshape(2, 3)]
+    arrays: list[NDArray[Any]] = [
+        np.empty((0, 3), np.float32),
+        np.array(7, np.int64),
+        np.arange(6, dtype=np.float16).reshape(2, 3),
+    ]
     events = [Event(step, 1.0, (Item("tensor", "w", a, a.dtype.name),)) for step, a in enumerate(arrays)]
     write(tmp_path, events)
 
@@ -258,7 +264,9 @@ def test_values_are_decoded_only_when_asked_for(tmp_path: Path) -> None:
     good = steps("tensor", "w", [0, 1, 2], 1.0, start=10.0)
     path = write(tmp_path, good[:1])
     value = b"\x0a\x01w" + b"\x42\x04\x08\x05\x10\x0b"  # dims [5], float32, no data
-    payload = b"\x09" + bytes(8) + b"\x10\x01" + b"\x2a" + bytes([len(value) + 2]) + b"\x0a" + bytes([len(value)]) + value
+    payload = (
+        b"\x09" + bytes(8) + b"\x10\x01" + b"\x2a" + bytes([len(value) + 2]) + b"\x0a" + bytes([len(value)]) + value
+    )
     with path.open("ab") as file:
         file.write(framed([payload]))
     write(tmp_path, good[2:], seconds=SECONDS + 1)
@@ -342,7 +350,7 @@ def test_a_lineage_that_is_no_message_is_damage(tmp_path: Path) -> None:
 
 
 def test_any_name_is_a_tag(tmp_path: Path) -> None:
-    """Newlines, slashes, emoji, 5000 characters, the empty name and invalid UTF-8 come back as they were."""
+    """Newlines, slashes, emoji, 5000 characters, NUL and the empty name come back as they were."""
     tags = ["a\nb", "../x/y", "\N{ROCKET}\N{SNOWMAN}", "long" * 1250, "", "nul\0", "loss[:Scalar]"]
     write(tmp_path, [Event(1, 1.0, tuple(item("scalar", tag, float(i)) for i, tag in enumerate(tags)))])
 
@@ -350,6 +358,8 @@ def test_any_name_is_a_tag(tmp_path: Path) -> None:
 
     assert run.tags() == {"scalar": sorted(tags)}
     assert [run.scalars(tag)[1] for tag in tags] == [float(i) for i in range(len(tags))]
+    with pytest.raises(NoSuchRun, match=r"has no scalar 'longlong.*\.\.\..*longlong'; it has "):
+        run.scalars("long" * 1249)
     assert max(map(len, repr(run).splitlines())) < 500
     assert "\0" not in repr(run)
 
@@ -410,7 +420,9 @@ def test_a_path_without_a_run_says_what_is_there(tmp_path: Path) -> None:
 
 def test_runs_and_points_print_as_small_tables(tmp_path: Path) -> None:
     """A run shows its tags by kind, a series its ends."""
-    write(tmp_path / "r", steps("scalar", "loss", range(10), 0.5, start=0.0) + steps("tensor", "w", [1], 2.0, start=0.0))
+    write(
+        tmp_path / "r", steps("scalar", "loss", range(10), 0.5, start=0.0) + steps("tensor", "w", [1], 2.0, start=0.0)
+    )
     run = read(tmp_path / "r")
 
     assert repr(run) == (

@@ -1,0 +1,78 @@
+"""Text for a terminal."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from instrument.show.tables import columns, escape, name, number, table
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain name", "plain name"),
+        ("a\nb\tc\x1b[31m\0", r"a\nb\tc\x1b[31m\x00"),
+        ("\u202eabc", r"\u202eabc"),
+        ("\u2028", r"\u2028"),
+        ("\udcff", r"\udcff"),
+        ("\N{ROCKET} 中文", "\N{ROCKET} 中文"),
+        ("", ""),
+        ("it's", "it's"),
+        ("it's\n", r"it's\n"),
+    ],
+)
+def test_nothing_that_moves_the_cursor_is_printed(text: str, shown: str) -> None:
+    """Control characters, direction marks and lone surrogates stand as escapes; letters of any script stay."""
+    assert escape(text) == shown
+
+
+def test_long_names_are_shortened_in_the_middle() -> None:
+    """60 columns are kept whole; beyond that both ends remain."""
+    assert name("x" * 60) == "x" * 60
+    assert name("a" * 2500 + "b" * 2500) == "a" * 28 + "..." + "b" * 28
+    assert name("\n" * 40) == r"\n" * 14 + "..." + r"\n" * 14
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (2**53 + 1, "9007199254740993"),
+        (0.1, "0.1"),
+        (1e300, "1e+300"),
+        (math.nan, "NaN"),
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+        (None, "-"),
+        (True, "True"),
+    ],
+)
+def test_numbers_have_one_form(value: float | None, shown: str) -> None:
+    """Integers whole, floats with seven digits, words for what is no number, a dash for nothing."""
+    assert number(value) == shown
+
+
+def test_a_table_is_aligned() -> None:
+    """Texts stand left, numbers right, wide characters count two columns, and no line ends in a space."""
+    text = table(["TAG", "N", "NOTE"], [["中文", 5, ""], ["loss", 12345, "x"], ["e\u0301", None, ""]])
+
+    assert text.splitlines() == [
+        "TAG       N  NOTE",
+        "中文      5",
+        "loss  12345  x",
+        "e\u0301         -",
+    ]
+
+
+def test_a_table_without_rows_is_its_header() -> None:
+    """No rows is no error."""
+    assert table(["A", "B"], []) == "A  B"
+
+
+def test_width_in_columns() -> None:
+    """Emoji and East Asian characters take two columns, combining marks none."""
+    assert [columns(text) for text in ("abc", "\N{ROCKET}", "中文", "e\u0301", "é")] == [3, 2, 4, 1, 1]

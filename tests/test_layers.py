@@ -1,0 +1,237 @@
+"""Who may import whom: each import statement in `instrument/`, wherever it stands, against one table.
+
+Values go down through the writing half and up through the reading half; the halves meet in values, codec and eventfile
+only. What is imported under `if TYPE_CHECKING` counts for the direction, but is not loaded.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "instrument"
+
+#: Room -> what it may import: rooms of ours, and packages of others. A room is a package or a module of `instrument`.
+ALLOWED: dict[str, set[str]] = {
+    "_version": set(),
+    "errors": set(),
+    "values": {"numpy"},
+    "eventfile": {"errors", "crc32c", "numpy"},
+    "codec": {"values", "errors", "numpy", "google.protobuf", "PIL"},
+    # the writing half
+    "framework": {"errors", "mindspore"},
+    "write": {"codec", "eventfile", "values", "errors", "numpy"},
+    "collect": {"write", "codec", "values", "errors", "framework", "mindspore", "numpy"},
+    "profiler": {"write", "codec", "values", "errors", "framework", "mindspore", "numpy"},
+    "landscape": {"write", "codec", "values", "errors", "framework", "mindspore", "numpy"},
+    # the reading half
+    "read": {"codec", "eventfile", "values", "errors", "numpy"},
+    "trace": {"values", "errors", "numpy"},
+    "analyse": {"read", "trace", "values", "errors", "numpy"},
+    "show": {"analyse", "read", "codec", "eventfile", "values", "errors", "_version", "numpy"},
+    "__main__": {"show"},
+}
+WRITING = {"framework", "write", "collect", "profiler", "landscape"}
+READING = {"read", "trace", "analyse", "show", "__main__"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module. It is loaded with the module that names it unless it stands in a function."""
+
+    file: str
+    line: int
+    module: str
+    target: str
+    is_in_function: bool
+    is_for_types: bool
+
+    @property
+    def is_loaded(self) -> bool:
+        return not (self.is_in_function or self.is_for_types)
+
+    @property
+    def room(self) -> str:
+        """The room in which the import stands."""
+        return room_of(self.module)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.target}"
+
+
+def room_of(module: str) -> str:
+    """`"codec"` for `instrument.codec.wire`, `""` for `instrument` itself, `"PIL"` for `PIL.Image`."""
+    first, _, rest = module.partition(".")
+    if first == "instrument":
+        return rest.partition(".")[0]
+    return "google.protobuf" if module.startswith("google.protobuf") else first
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def targets(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """The modules that a statement names: `from instrument.codec import wire` names `instrument.codec.wire`."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    assert node.level == 0, "imports are absolute"
+    assert node.module is not None
+    inner = [f"{node.module}.{alias.name}" for alias in node.names]
+    return [name if name in MODULES else node.module for name in inner]
+
+
+def walk(node: ast.AST, in_function: bool = False, for_types: bool = False) -> Iterator[tuple[ast.stmt, bool, bool]]:
+    """Each import statement below `node`, whether it stands in a function and whether under TYPE_CHECKING."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.Import, ast.ImportFrom)):
+            yield child, in_function, for_types
+        elif isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for body, types in ((child.body, True), (child.orelse, for_types)):
+                yield from walk(ast.Module(body, []), in_function, types)
+        else:
+            is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            yield from walk(child, in_function or is_function, for_types)
+
+
+def imports_of(module: str, path: Path) -> list[Import]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        Import(str(path.relative_to(ROOT)), statement.lineno, module, target, in_function, for_types)
+        for statement, in_function, for_types in walk(tree)
+        if isinstance(statement, (ast.Import, ast.ImportFrom))
+        for target in targets(statement)
+    ]
+
+
+IMPORTS = [one for module, path in MODULES.items() for one in imports_of(module, path)]
+#: The root hands out the public names, each on first use; it has a rule of its own.
+INNER = [one for one in IMPORTS if one.room]
+
+
+def lines(imports: list[Import]) -> list[str]:
+    return [str(one) for one in imports]
+
+
+def test_the_parser_sees_what_there_is(tmp_path: Path) -> None:
+    """Imports at the top, in functions, in classes, in branches and for types are all seen for what they are."""
+    path = PACKAGE / "codec" / "image.py"
+    seen = {(one.target, one.is_loaded) for one in imports_of("instrument.codec.image", path)}
+    assert {("numpy", True), ("instrument.codec.wire", True), ("PIL", False)} <= seen
+    source = """
+import a
+if TYPE_CHECKING:
+    import b
+else:
+    import c
+class C:
+    import d
+    def f(self):
+        if x:
+            from e import g
+try:
+    import h.i
+except ImportError:
+    pass
+"""
+    found = [(targets(node)[0], in_function, types) for node, in_function, types in walk(ast.parse(source))]  # type: ignore[arg-type]
+    assert found == [
+        ("a", False, False),
+        ("b", False, True),
+        ("c", False, False),
+        ("d", False, False),
+        ("e", True, False),
+        ("h.i", False, False),
+    ]
+
+
+def test_every_room_is_in_the_table() -> None:
+    """A new room says here what it may import."""
+    assert {room_of(module) for module in MODULES} - {""} <= ALLOWED.keys()
+
+
+@pytest.mark.parametrize("room", sorted({room_of(module) for module in MODULES} - {""}))
+def test_a_room_imports_what_it_may(room: str) -> None:
+    """Beside the standard library and itself, a room imports only what the table says."""
+    allowed = {*ALLOWED.get(room, set()), room, *sys.stdlib_module_names}
+    assert lines([one for one in INNER if one.room == room and room_of(one.target) not in allowed]) == []
+
+
+def test_the_halves_never_meet() -> None:
+    """What writes imports nothing that reads, and the other way round; nor does the table allow it."""
+    for half, other in ((WRITING, READING), (READING, WRITING)):
+        assert lines([one for one in INNER if one.room in half and room_of(one.target) in other]) == []
+        assert not any(ALLOWED[room] & other for room in half)
+
+
+def test_mindspore_is_imported_in_its_rooms_only() -> None:
+    """Reading, codecs, workers and the command line do without MindSpore."""
+    rooms = {"framework", "collect", "profiler", "landscape"}
+    assert lines([one for one in IMPORTS if room_of(one.target) == "mindspore" and one.room not in rooms]) == []
+
+
+def test_protobuf_is_imported_inside_functions_only() -> None:
+    """MindSpore 2.7 to 2.9 end the process when protobuf was imported before them."""
+    assert lines([one for one in IMPORTS if one.target.startswith("google") and not one.is_in_function]) == []
+
+
+def test_pillow_is_imported_inside_functions_only() -> None:
+    """Only pictures need it."""
+    assert lines([one for one in IMPORTS if room_of(one.target) == "PIL" and not one.is_in_function]) == []
+
+
+def test_nobody_inside_imports_the_root() -> None:
+    """The root's names are for users: a module of ours names the module that it means."""
+    assert lines([one for one in IMPORTS if one.target == "instrument"]) == []
+
+
+def test_the_root_loads_the_version_only() -> None:
+    """`import instrument` loads no other module of ours; everything else is found on first use."""
+    loaded = {one.target for one in IMPORTS if not one.room and one.is_loaded}
+    assert loaded - sys.stdlib_module_names - {"collections.abc"} == {"instrument._version"}
+
+
+def test_there_is_no_import_cycle() -> None:
+    """Modules can be loaded in some order, each after those that it loads."""
+    graph = {module: {one.target for one in IMPORTS if one.module == module and one.is_loaded} for module in MODULES}
+    ours = {module: needed & MODULES.keys() for module, needed in graph.items()}
+    assert set(graphlib.TopologicalSorter(ours).static_order()) == MODULES.keys()
+
+
+FRESH = """
+import os, sys, threading
+def descriptors():
+    return os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+before = descriptors()
+import {module}
+unwanted = {{"mindspore", "google.protobuf", "numpy", "PIL"}} & sys.modules.keys()
+print(sorted(unwanted), threading.active_count(), descriptors() == before)
+"""
+STRICT = ("-W", "error::DeprecationWarning", "-W", "error::ResourceWarning")
+
+
+def test_importing_the_package_is_light(run_python: Callable[..., str]) -> None:
+    """`import instrument` loads neither MindSpore nor protobuf nor NumPy, starts no thread and leaves no file open."""
+    assert run_python(FRESH.format(module="instrument"), *STRICT) == "[] 1 True\n"
+
+
+@pytest.mark.parametrize("module", sorted(module for module in MODULES if room_of(module) in READING - {"__main__"}))
+def test_reading_needs_neither_mindspore_nor_protobuf(run_python: Callable[..., str], module: str) -> None:
+    """Every module of the reading half can be imported first of all, and loads only NumPy."""
+    assert run_python(FRESH.format(module=module), *STRICT) in ("[] 1 True\n", "['numpy'] 1 True\n")
+
+
+def test_the_worker_needs_neither_mindspore_nor_protobuf(run_python: Callable[..., str]) -> None:
+    """A worker that sees only scalars does without NumPy as well."""
+    assert run_python(FRESH.format(module="instrument.write.worker"), *STRICT) == "[] 1 True\n"
