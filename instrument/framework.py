@@ -6,6 +6,7 @@ says which are missing; a missing one raises `FrameworkError` where it is needed
 
 from __future__ import annotations
 
+import functools
 import itertools
 from importlib import import_module
 from types import SimpleNamespace
@@ -27,12 +28,16 @@ _PRIVATE = {
 }
 
 
-def _find(name: str) -> Any:
+@functools.cache
+def _home(name: str) -> Any:
+    """The module that holds a private name."""
     for module_name in _PRIVATE[name]:
         try:
-            return getattr(import_module(module_name), name)
-        except (ImportError, AttributeError):
+            module = import_module(module_name)
+        except ImportError:
             continue
+        if hasattr(module, name):
+            return module
     raise FrameworkError(
         f"MindSpore {mindspore.__version__} has no {name} in {' or '.join(_PRIVATE[name])}, which instrument "
         "relies on. Supported are MindSpore 2.7 to 2.10."
@@ -44,7 +49,7 @@ def probe() -> list[str]:
     missing = []
     for name in _PRIVATE:
         try:
-            _find(name)
+            _home(name)
         except FrameworkError:
             missing.append(name)
     return missing
@@ -59,21 +64,27 @@ def take_summaries() -> list[tuple[str, Any]]:
     Compiled graphs leave their values in a dictionary, operators that ran one by one in a list of
     (operator, name, tensor).
     """
-    found = list(_find("_get_summary_tensor_data")().items())
-    if _find("SUMMARY_TENSOR_CACHE"):
-        debug_ops = import_module(_DEBUG_OPS)
-        eager, debug_ops.SUMMARY_TENSOR_CACHE = debug_ops.SUMMARY_TENSOR_CACHE, []  # type: ignore[attr-defined]
+    found = list(_home("_get_summary_tensor_data")._get_summary_tensor_data().items())
+    debug_ops = _home("SUMMARY_TENSOR_CACHE")
+    if debug_ops.SUMMARY_TENSOR_CACHE:
+        eager, debug_ops.SUMMARY_TENSOR_CACHE = debug_ops.SUMMARY_TENSOR_CACHE, []
         found += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in eager]
     return found
 
 
 def wait_for_summaries(step: int) -> None:
     """On Ascend the values of summary operators arrive later than the step ends: wait until they are there."""
-    if context.get_context("device_target") != "Ascend":
+    if not _is_on_ascend():
         return
     wait = getattr(import_module(_SUMMARY_RECORD).SummaryRecord, "_sync_summary_data", None)
     if wait is not None:
         wait(SimpleNamespace(_op_finished_init=True), step)
+
+
+@functools.cache
+def _is_on_ascend() -> bool:
+    """Asked for the first time when a step has run; the device does not change after that."""
+    return bool(context.get_context("device_target") == "Ascend")
 
 
 class Identity(ops.Identity):  # type: ignore[misc]
@@ -115,7 +126,7 @@ def optimized_model_of(network: Any) -> bytes | None:
     """The same after the compiler's passes, the graph that `SummaryRecord(network=...)` asks for."""
     if context.get_context("mode") != context.GRAPH_MODE:
         return None
-    model = _find("_cell_graph_executor").get_optimize_graph_proto(network)
+    model = _home("_cell_graph_executor")._cell_graph_executor.get_optimize_graph_proto(network)
     return model if isinstance(model, bytes) and model else None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+import mindspore
 import numpy as np
 
 from instrument import framework
@@ -17,7 +18,7 @@ from instrument.codec import event as event_codec
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.codec import schema
-from instrument.collect import lineage, ops
+from instrument.collect import convert, lineage, ops
 from instrument.collect.options import RecordOptions
 from instrument.errors import RecordingError
 from instrument.values import LINEAGE_KINDS, Event, Item
@@ -28,6 +29,7 @@ log = logging.getLogger("instrument")
 
 _ARRAY_PLUGINS = ("scalar", "image", "tensor", "histogram")
 _PLUGINS = (*_ARRAY_PLUGINS, "graph", *LINEAGE_KINDS, "landscape")
+_MOST_KNOWN_NAMES = 10_000
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -87,6 +89,7 @@ class SummaryRecord:
         self._pending: dict[tuple[str, str], Item] = {}
         self._too_large: dict[tuple[str, str], int] = {}
         self._warned: set[object] = set()
+        self._known_names: set[str] = set()
         self._pid = os.getpid()
         self._sink = _open(options)
         self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
@@ -137,6 +140,9 @@ class SummaryRecord:
             ValueError: an unknown plugin, an empty name or one that is not valid Unicode, a value of the wrong shape.
             TypeError: a name that is no text, a value of another type.
         """
+        if plugin == "scalar" and type(name) is str and name in self._known_names:
+            self.add_item(Item("scalar", name, convert.to_scalar(value, name)))  # the hot path: all else is checked
+            return
         _check_plugin(plugin)
         _check_name(name)
         if plugin in _ARRAY_PLUGINS:
@@ -243,6 +249,8 @@ class SummaryRecord:
     def _add_array(self, plugin: str, name: str, value: Any) -> None:
         if plugin == "scalar":
             self.add_item(ops.make_item(plugin, name, value))
+            if len(self._known_names) < _MOST_KNOWN_NAMES:
+                self._known_names.add(name)
             return
         item = ops.make_item(plugin, name, value, copy=False)
         size = item_bound_bytes(item)
@@ -351,8 +359,6 @@ def _check_step(step: Any) -> int:
 
 
 def _check_network(name: str, network: Any) -> Any:
-    import mindspore
-
     if network is not None and not isinstance(network, mindspore.nn.Cell):
         raise TypeError(f"{name} is a {type(network).__name__}; expected a mindspore.nn.Cell or None.")
     return network

@@ -67,7 +67,9 @@ def described(output: str) -> dict[str, dict[str, dict[str, list[object]]]]:
 @pytest.mark.skipif(importlib.util.find_spec("mindspore") is None, reason="MindSpore is not installed")
 def test_each_field_is_mindspores(run_python: Callable[..., str]) -> None:
     """Every message and field of ours has the name, number, label, type, oneof and packing of MindSpore's own."""
-    theirs, ours = described(run_python(THEIRS)), described(run_python(OURS))
+    theirs = described(run_python(THEIRS))
+    # The pure-Python implementation cannot hand out descriptors that were made from a table.
+    ours = described(run_python(OURS, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="upb"))
     assert ours.keys() <= theirs.keys()
     for name, message in ours.items():
         assert message["fields"].items() <= theirs[name]["fields"].items(), name
@@ -108,7 +110,7 @@ print(custom_message({"b": 1, "a": "x", "c": 0.5, "d": -1}).hex())
     kind, event, custom = run_python(
         code, "-W", "error", PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=implementation
     ).splitlines()
-    assert kind == implementation
+    assert (kind == "python") == (implementation == "python")
     assert event == "09000000000000f83f10002a150a130a0174420e080208011a080000003f0000c03f"
     assert custom == (
         "0a071a050a01621001"
