@@ -2,9 +2,17 @@
 # to 3.12 and a package index; PYTHON=... names the Python to be used where the first one found is not the right one.
 
 VENV := .venv
+LINT := .venv-lint
 ORACLE := .venv-oracle
 PYTHON_VERSIONS := 3.11 3.12 3.10
 PIP_INSTALL := -m pip --disable-pip-version-check --no-input -qq install
+
+# $(call make_venv,DIRECTORY): an empty environment with the first Python that serves.
+define make_venv
+python=$$(tools/find-python $(PYTHON_VERSIONS)) || \
+{ echo "Install one, or name one: make PYTHON=/path/to/python" >&2; exit 3; }; \
+echo "Making $(1) with $$python" && $$python -m venv --clear $(1)
+endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -19,14 +27,14 @@ help: ## Print this list
 demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-learn, record it, show the recording
 	@$(VENV)/bin/python examples/lenet5.py
 
-test: lint ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight too
+test: lint $(VENV)/test.stamp ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight too
 	@$(MAKE) --no-print-directory oracle || echo "Going on without MindInsight: tests that ask it are skipped."
 	@$(VENV)/bin/python -m pytest --durations=10 $(ARGS)
 
-lint: $(VENV)/dev.stamp ## Check style and types: ruff check, ruff format --check, mypy --strict
-	@$(VENV)/bin/python -m ruff check
-	@$(VENV)/bin/python -m ruff format --check
-	@$(VENV)/bin/python -m mypy
+lint: $(LINT)/installed.stamp ## Check style and types: ruff check, ruff format --check, mypy --strict
+	@$(LINT)/bin/python -m ruff check
+	@$(LINT)/bin/python -m ruff format --check
+	@$(LINT)/bin/python -m mypy
 
 test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROWS="ms2.7.2-np1" for some)
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
@@ -36,15 +44,13 @@ oracle: $(if $(INSTRUMENT_ORACLE_PYTHON),,$(ORACLE)/installed.stamp) ## Install 
 	@echo "MindInsight is in $(or $(INSTRUMENT_ORACLE_PYTHON),$(ORACLE)/bin/python)"
 
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
-	rm -rf .venv .venv-oracle .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LINT) $(ORACLE) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	rm -rf demo_run rank_* kernel_meta
-	find instrument tests examples tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/base.stamp: setup.cfg pyproject.toml
-	@python=$$(tools/find-python $(PYTHON_VERSIONS)) || \
-	{ echo "Install one, or name one: make PYTHON=/path/to/python" >&2; exit 3; }; \
-	echo "Making $(VENV) with $$python; MindSpore alone is a download of some 350 MB" && \
-	$$python -m venv --clear $(VENV)
+	@$(call make_venv,$(VENV))
+	@echo "MindSpore alone is a download of some 350 MB"
 	@$(VENV)/bin/python $(PIP_INSTALL) -e .
 	@touch $@
 
@@ -52,8 +58,14 @@ $(VENV)/demo.stamp: $(VENV)/base.stamp
 	@$(VENV)/bin/python $(PIP_INSTALL) scikit-learn
 	@touch $@
 
-$(VENV)/dev.stamp: $(VENV)/base.stamp
-	@$(VENV)/bin/python $(PIP_INSTALL) -e '.[dev]'
+$(VENV)/test.stamp: $(VENV)/base.stamp
+	@$(VENV)/bin/python $(PIP_INSTALL) -e '.[test]'
+	@touch $@
+
+# What mypy finds depends on the release of NumPy, hence an environment of fixed versions. It needs no MindSpore.
+$(LINT)/installed.stamp: tools/lint-requirements.txt
+	@$(call make_venv,$(LINT))
+	@$(LINT)/bin/python $(PIP_INSTALL) -r $<
 	@touch $@
 
 # A half-made environment would look to the tests like a whole one.

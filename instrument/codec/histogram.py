@@ -33,7 +33,7 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
     The edges ascend strictly and the counts add up to the number of finite values; they equal those of
     `numpy.histogram` with the same edges.
     """
-    flat = array.reshape(-1)
+    flat: NDArray[Any] = array.reshape(-1)
     if flat.dtype == np.bool_:
         flat = flat.view(np.uint8)
     finite, nan_count, positive_count, negative_count = _split(flat)
@@ -85,7 +85,7 @@ def _edges(low: float, high: float, values: int, is_integer: bool) -> NDArray[np
     """Strictly ascending edges that enclose [low, high]."""
     buckets = _bucket_count(values)
     if is_integer and high - low < buckets and max(-low, high) < 2**52:
-        return np.arange(low, high + 2.0) - 0.5  # one bucket a number, none of them empty by rounding
+        return np.arange(low, high + 2.0, dtype=np.float64) - 0.5  # one bucket a number, none of them empty by rounding
     if low == high:
         # Half a unit to either side, as MindSpore has it; more where half a unit is below the number's resolution.
         half = max(0.5, 64 * math.ulp(low))

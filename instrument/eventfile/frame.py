@@ -100,8 +100,8 @@ def _headers(view: memoryview, start: int, stop: int) -> list[int]:
     import numpy as np  # only damage needs it
 
     window = np.frombuffer(view, dtype=np.uint8)
-    lengths = np.ndarray((stop - start,), "<u8", window, start, (1,))
-    checksums = np.ndarray((stop - start,), "<u4", window, start + _LENGTH.size, (1,))
+    lengths: NDArray[np.uint64] = np.ndarray((stop - start,), "<u8", window, start, (1,))
+    checksums: NDArray[np.uint32] = np.ndarray((stop - start,), "<u4", window, start + _LENGTH.size, (1,))
     rest = len(view) - OVERHEAD_BYTES - np.arange(start, stop, dtype=np.uint64)
     # Blocks of zeros are common damage; a length of zero is only plausible beside its checksum.
     fits = (lengths <= rest) & ((lengths != 0) | (checksums == _CRC_OF_ZERO_LENGTH))
