@@ -4,6 +4,7 @@
 VENV := .venv
 LINT := .venv-lint
 ORACLE := .venv-oracle
+BENCH := .venv-bench
 PYTHON_VERSIONS := 3.11 3.12 3.10
 PIP_INSTALL := -m pip --disable-pip-version-check --no-input -qq install
 
@@ -18,7 +19,7 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint test-matrix oracle clean
+.PHONY: help demo test lint test-matrix oracle bench clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
@@ -43,8 +44,14 @@ test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROW
 oracle: $(if $(INSTRUMENT_ORACLE_PYTHON),,$(ORACLE)/installed.stamp) ## Install MindInsight 2.3.1, the viewer that must read our files, into .venv-oracle
 	@echo "MindInsight is in $(or $(INSTRUMENT_ORACLE_PYTHON),$(ORACLE)/bin/python)"
 
+# INSTRUMENT_BENCH_PYTHON works likewise. Tables of a run with ARGS are shown, and do not replace those of a whole run.
+bench: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/installed.stamp) ## Measure recording beside its peers for some 12 minutes, and put the tables into benchmarks/README.md (ARGS="--quick")
+	@mkdir -p build
+	@$(VENV)/bin/python benchmarks/write.py $(ARGS) > build/write.json
+	@$(VENV)/bin/python benchmarks/write.py --table build/write.json $(if $(ARGS),,--into benchmarks/README.md)
+
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
-	rm -rf $(VENV) $(LINT) $(ORACLE) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	rm -rf demo_run rank_* kernel_meta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -66,6 +73,11 @@ $(VENV)/test.stamp: $(VENV)/base.stamp
 $(LINT)/installed.stamp: tools/lint-requirements.txt
 	@$(call make_venv,$(LINT))
 	@$(LINT)/bin/python $(PIP_INSTALL) -r $<
+	@touch $@
+
+$(BENCH)/installed.stamp: benchmarks/requirements.txt
+	@$(call make_venv,$(BENCH))
+	@$(BENCH)/bin/python $(PIP_INSTALL) -r $<
 	@touch $@
 
 # A half-made environment would look to the tests like a whole one.

@@ -16,7 +16,7 @@ from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.collect import lineage, ops, sources
 from instrument.collect.checkpoints import Checkpoints
-from instrument.collect.options import RecordOptions, Specified, check_int
+from instrument.collect.options import RecordOptions, Specified, check_directory, check_int
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
 from instrument.values import Item
@@ -80,10 +80,10 @@ class SummaryCollector(Callback):
         on_full: str = "block",
     ) -> None:
         super().__init__()
-        options = RecordOptions.check(
-            summary_dir, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None
+        self._directory = check_directory("summary_dir", summary_dir)
+        RecordOptions.check(
+            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None
         )
-        self._directory = options.directory
         self._record_arguments: dict[str, Any] = {
             "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
             "on_full": on_full,
@@ -103,6 +103,8 @@ class SummaryCollector(Callback):
         self._last_collected = -1
         self._last_evaluation: Any = None
         self._stats: Stats | None = None
+        self._entered = 0
+        self._is_training = False
         _try_directory(self._directory)
 
     @property
@@ -116,20 +118,25 @@ class SummaryCollector(Callback):
         params = run_context.original_args()
         _check_callbacks(params)
         self._open()
-        self._schedule = None
-        self._given_up = set()
+        self._is_training = True
         self._last_step = int(params.cur_step_num)
         if self._specified.landscape is not None:
             self._checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
             self._attempt("landscape", self._checkpoints.begin)
 
     def on_train_step_begin(self, run_context: Any) -> None:
-        """In PyNative mode summary operators copy their values only for a step that will be collected."""
-        if self._record is None or self._schedule is None:
+        """Take the values of summary operators from here to the end of the step, if the step will be collected."""
+        if self._record is None:
             return
-        due = self._schedule.due(int(run_context.original_args().cur_step_num), self._last_step)
-        self._record.inbox.is_open = bool(due)
-        self._record.inbox.wants_tensors = due.tensors
+        inbox = self._record.inbox
+        inbox.is_open = False
+        ops.gather()  # what an evaluation left since the last step is no value of this one
+        inbox.take()
+        due = Due(True, True)
+        if self._schedule is not None:
+            due = self._schedule.due(int(run_context.original_args().cur_step_num), self._last_step)
+        inbox.is_open = bool(due)
+        inbox.wants_tensors = due.tensors
 
     def on_train_step_end(self, run_context: Any) -> None:
         params = run_context.original_args()
@@ -141,9 +148,11 @@ class SummaryCollector(Callback):
             self._schedule = self._make_schedule(params)
         due = self._schedule.due(step, self._last_step)
         self._last_step = step
-        ops.gather(step)
+        if due:
+            self._attempt("summary operators' values", lambda: ops.gather(step))
         items = self._once(params) if is_first else []
         self._write(step, due, items, params)
+        self._record.inbox.is_open = False
         if self._checkpoints is not None and self._checkpoints.unit == "step":
             self._save_weights(step, params)
 
@@ -152,8 +161,6 @@ class SummaryCollector(Callback):
         # `model.fit` evaluates without telling this callback, and leaves the result for the end of the epoch.
         if sources.get(params, "metrics") is not None:
             self._collect_evaluation(params)
-        if self._record is not None:
-            self._record.inbox.take()  # summary operators of an evaluation are not recorded
         if self._checkpoints is not None and self._checkpoints.unit == "epoch":
             self._save_weights(int(params.cur_epoch_num), params)
 
@@ -175,26 +182,31 @@ class SummaryCollector(Callback):
     # ------------------------------------------------------------------ the hooks of an evaluation
 
     def on_eval_begin(self, run_context: Any) -> None:
-        if self._record is None:  # `model.eval` on its own
+        if not self._is_training:  # `model.eval` on its own
             _check_callbacks(run_context.original_args())
-            self._given_up = set()
             self._open()
-        assert self._record is not None
-        self._record.set_mode("eval")
+        if self._record is not None:
+            self._record.set_mode("eval")
 
     def on_eval_end(self, run_context: Any) -> None:
         if self._record is None:
             return
-        ops.gather(self._last_step)
         self._collect_evaluation(run_context.original_args())
-        if self._schedule is None:
-            self._close()
-        else:
+        if self._is_training:
             self._record.set_mode("train")
+        else:
+            self._close()
+
+    def __enter__(self) -> SummaryCollector:
+        self._entered += 1  # once more for an evaluation inside a training
+        return self
 
     def __exit__(self, *error: object) -> None:
         """The training is over, by an exception perhaps: what was recorded is written."""
-        self._close()
+        self._entered -= 1
+        if self._entered <= 0:
+            self._entered = 0
+            self._close()
 
     # ------------------------------------------------------------------ one step
 
@@ -234,7 +246,8 @@ class SummaryCollector(Callback):
 
     def _histograms(self, params: Any) -> list[Item]:
         chosen = sources.weights(sources.optimizer(params), self._specified.histogram_pattern)
-        return [_view("histogram", tag, parameter) for tag, parameter in chosen]
+        views = [self._attempt(f"histogram {tag!r}", partial(_view, "histogram", tag, one)) for tag, one in chosen]
+        return [view for view in views if view is not None]
 
     def _once(self, params: Any) -> list[Item]:
         """What does not change during a training: graphs and custom lineage."""
@@ -291,7 +304,7 @@ class SummaryCollector(Callback):
         except Exception as error:  # noqa: BLE001  whatever a user's network, data or metric raises when looked into
             self._given_up.add(what)
             reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
-            log.warning("SummaryCollector does not collect the %s any more: %s", what, reason)
+            log.warning("SummaryCollector does not collect the %s: %s", what, reason)
             return None
 
     def _write_items(self, step: int, items: list[Item]) -> None:
@@ -301,10 +314,12 @@ class SummaryCollector(Callback):
 
     def _open(self) -> None:
         self._close()  # a training that ended without its end hook
+        self._given_up = set()
         self._record = self._attempt("run", lambda: SummaryRecord(self._directory, **self._record_arguments))
 
     def _close(self) -> None:
         record, self._record = self._record, None
+        self._is_training = False
         self._schedule = None
         self._checkpoints = None
         self._last_evaluation = None
@@ -343,7 +358,13 @@ def _view(kind: str, tag: str, value: Any) -> Item:
 
 
 def _input_data(params: Any) -> list[Item]:
-    return [_view("image", "input_data/auto", sources.input_images(params))]
+    images = sources.input_images(params)
+    try:
+        return [_view("image", "input_data/auto", images)]
+    except (TypeError, ValueError) as error:
+        raise sources.Uncollectable(
+            f"{error} Where the input is no picture, collect_specified_data={{'collect_input_data': False}} says so."
+        ) from error
 
 
 def _loss(params: Any) -> list[Item]:

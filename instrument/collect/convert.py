@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +30,7 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
         TypeError: it is something else, or its numbers are complex, text or objects.
     """
     if is_tensor(value):
-        if str(value.dtype) == "BFloat16":
+        if _is_bfloat16(value):
             return np.ascontiguousarray(_as_float32(value)), BFLOAT16
         array = value.asnumpy()
     elif isinstance(value, (np.ndarray, np.generic, bool, int, float)):
@@ -49,9 +50,11 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
     return np.ascontiguousarray(array, native).reshape(array.shape), native.name
 
 
-def _as_float32(tensor: Any) -> NDArray[np.float32]:
-    import mindspore
+def _is_bfloat16(tensor: Any) -> bool:
+    return bool(tensor.dtype == mindspore.bfloat16)
 
+
+def _as_float32(tensor: Any) -> NDArray[np.float32]:
     wrapped = tensor if isinstance(tensor, mindspore.Tensor) else mindspore.Tensor(tensor)
     result: NDArray[np.float32] = wrapped.astype(mindspore.float32).asnumpy()
     return result
@@ -68,8 +71,9 @@ def to_scalar(value: Any, tag: str) -> float:
         return value
     if isinstance(value, int):
         return _int_to_float(value, tag)
-    if is_tensor(value) and value.size == 1:
-        number = value.item()  # ten times faster than asnumpy(), which also would not take bfloat16 on NumPy 2
+    # item() is ten times faster than asnumpy(); of a bfloat16 tensor it ends the process on MindSpore 2.10 with NumPy 2.
+    if is_tensor(value) and value.size == 1 and not _is_bfloat16(value):
+        number = value.item()
         if isinstance(number, (bool, int)):
             return _int_to_float(number, tag)
         if isinstance(number, float):

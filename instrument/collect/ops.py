@@ -73,9 +73,13 @@ _inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()
 _refused: set[tuple[str, str]] = set()
 
 
-def gather(step: int) -> None:
-    """Move what compiled graphs (and MindSpore's own operators) left behind into every inbox that is open."""
-    framework.wait_for_summaries(step)
+def gather(step: int | None = None) -> None:
+    """Move what compiled graphs (and MindSpore's own operators) left behind into every inbox that is open.
+
+    With `step` also what is still on its way from the device.
+    """
+    if step is not None:
+        framework.wait_for_summaries(step)
     summaries = framework.take_summaries()
     if not summaries:
         return

@@ -20,7 +20,7 @@ from instrument.codec import lineage as lineage_codec
 from instrument.codec import schema
 from instrument.collect import convert, lineage, ops
 from instrument.collect.options import RecordOptions
-from instrument.errors import RecordingError
+from instrument.errors import CorruptMessage, RecordingError
 from instrument.values import LINEAGE_KINDS, Event, Item
 from instrument.write.pool import open_sink
 from instrument.write.sink import Sink, Stats, Target, item_bound_bytes
@@ -148,7 +148,7 @@ class SummaryRecord:
         if plugin in _ARRAY_PLUGINS:
             self._add_array(plugin, name, value)
         elif plugin == "graph":
-            self.add_item(Item("graph", name, _graph_bytes(value)))
+            self.add_item(Item("graph", name, _graph_bytes(value, name)))
         elif plugin == "landscape":
             self.add_item(Item("landscape", name, _message_bytes(value, "LossLandscape", name)))
         else:
@@ -188,8 +188,9 @@ class SummaryRecord:
         items, self._pending = list(self._pending.values()), {}
         if plugin_filter is not None:
             items = [item for item in items if plugin_filter(item.kind)]
-        is_whole = self._refuse_too_large(number, plugin_filter)
-        return self.write(number, items) and is_whole
+        too_large, self._too_large = self._too_large, {}
+        written = self.write(number, items)
+        return self._refuse(number, too_large, plugin_filter) and written
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything recorded so far can be read by another process.
@@ -208,6 +209,7 @@ class SummaryRecord:
         What was added and not recorded is dropped. Without a call, the end of the interpreter does the same.
         """
         self._inbox.close()
+        self._network = None
         self._close_sink()
         self._raise_error()
 
@@ -260,10 +262,11 @@ class SummaryRecord:
             return
         self.add_item(item._replace(payload=np.array(item.payload)))
 
-    def _refuse_too_large(self, step: int, plugin_filter: Callable[[str], bool] | None) -> bool:
+    def _refuse(
+        self, step: int, too_large: dict[tuple[str, str], int], plugin_filter: Callable[[str], bool] | None
+    ) -> bool:
         """Say which values no reader would take; True where there was none."""
-        refused, self._too_large = self._too_large, {}
-        chosen = {key: size for key, size in refused.items() if plugin_filter is None or plugin_filter(key[0])}
+        chosen = {key: size for key, size in too_large.items() if plugin_filter is None or plugin_filter(key[0])}
         for (kind, tag), size in chosen.items():
             message = (
                 f"The {kind} {tag!r} of step {step} takes {size} bytes in a file, more than the "
@@ -364,13 +367,16 @@ def _check_network(name: str, network: Any) -> Any:
     return network
 
 
-def _graph_bytes(value: Any) -> bytes:
+def _graph_bytes(value: Any, name: str) -> bytes:
     data = value.SerializeToString() if hasattr(value, "SerializeToString") else value
     if not isinstance(data, (bytes, bytearray)):
-        raise TypeError(f"The graph is a {type(value).__name__}; expected the bytes of a ModelProto.")
+        raise TypeError(f"The graph {name!r} is a {type(value).__name__}; expected the bytes of a ModelProto.")
     if getattr(getattr(value, "DESCRIPTOR", None), "name", "") == "GraphProto":
         return bytes(data)
-    return graph_codec.from_model(bytes(data)).data
+    try:
+        return graph_codec.from_model(bytes(data)).data
+    except CorruptMessage as error:
+        raise ValueError(f"The value of {name!r} is no ModelProto message with a graph: {error}") from error
 
 
 def _message_bytes(value: Any, message_name: str, name: str) -> bytes:

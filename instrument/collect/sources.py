@@ -46,7 +46,7 @@ def loss(params: Any) -> float:
     if not (convert.is_tensor(output) or isinstance(output, (int, float, np.ndarray, np.generic))):
         raise Uncollectable(f"the network's output is a {type(output).__name__}, in which no loss is to be found")
     try:
-        if not convert.is_tensor(output) or output.size == 1:
+        if getattr(output, "size", 1) == 1:
             return convert.to_scalar(output, "loss")
         array: Any = convert.to_array(output, "loss")[0]
     except (TypeError, ValueError) as error:
@@ -89,7 +89,8 @@ def learning_rates(opt: Any) -> dict[str, float]:
 def _rate_at(rate: Any, step: int) -> float:
     if isinstance(rate, nn.Cell):
         table = getattr(rate, "learning_rate", None)
-        if isinstance(table, mindspore.Parameter):  # a list of rates, one a step, or a constant among dynamic groups
+        # MindSpore's own cell around a list of rates, one a step, or around a constant among dynamic groups.
+        if isinstance(table, mindspore.Parameter) and type(rate).__module__.startswith("mindspore."):
             values = np.atleast_1d(table.asnumpy())
             return float(values[min(step, values.size - 1)])
         # `construct` itself runs operator by operator: no graph is compiled for a number.

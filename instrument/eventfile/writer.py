@@ -61,8 +61,17 @@ class EventFileWriter:
             raise
         return end
 
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def holds(self, committed_bytes: int) -> bool:
+        """Whether the file is still there with its first `committed_bytes`: nobody deleted it or cut it."""
+        status = os.fstat(self._fd)
+        return status.st_nlink > 0 and status.st_size >= committed_bytes
+
     def _cut(self, committed_bytes: int) -> None:
-        if os.fstat(self._fd).st_size > committed_bytes:
+        if self.size_bytes > committed_bytes:
             os.ftruncate(self._fd, committed_bytes)
         self._tail_unknown = False
 

@@ -8,6 +8,7 @@ successor needs to carry on: what lies behind its lengths was never committed an
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
@@ -25,7 +26,7 @@ _LONGEST_NAME_BYTES = 200
 
 
 class Notice(NamedTuple):
-    """A word to the trainer. `what` is "lost" (events are missing), "limit" (a file is full) or "export"."""
+    """A word to the trainer. `what` is "lost" (events are missing), "limit" (a file is full), "export" or "sync"."""
 
     what: str
     step: int
@@ -68,7 +69,7 @@ def encode(sequence: int, event: Event, paths: tuple[str, str], report: Report) 
             if item.kind in LINEAGE_KINDS:
                 lineage += frame.pack(_lineage_payload(item, event.wall_time))
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
-        report(Notice("lost", event.step, paths[SUMMARY], f"it cannot be encoded: {error!r}"))
+        report(Notice("lost", event.step, paths[SUMMARY], f"it cannot be encoded: {error!r:.500}"))
         return Job(sequence, event.step, ([], []), paths, failed=True)
     return Job(sequence, event.step, (summary, lineage), paths)
 
@@ -95,39 +96,51 @@ class Committer:
         the next call tries again.
         """
         lengths = [state.summary_bytes, state.lineage_bytes]
-        lost = sum(job.failed for job in jobs)
+        lost = {job.sequence for job in jobs if job.failed}
+        refused: set[int] = set()
         full = state.full
-        failed_jobs: set[int] = set()
         for file in FILES:
-            accepted, full = self._within_limit(jobs, file, lengths[file], full)
-            pieces = [piece for job in accepted for piece in job.frames[file]]
-            if not pieces:
+            concerned = [job for job in jobs if job.frames[file]]
+            accepted, full = self._within_limit(concerned, file, lengths[file], full)
+            refused.update(job.sequence for job in concerned[len(accepted) :])
+            if not accepted:
                 continue
-            path = accepted[-1].paths[file]
             try:
-                lengths[file] = self._writer(file, path).append(pieces, lengths[file])
+                lengths[file] = self._append(file, accepted, lengths[file])
             except OSError as error:
                 self._close(file)
-                failed_jobs.update(job.sequence for job in accepted)
+                lost.update(job.sequence for job in accepted)
                 for job in accepted:
-                    self._report(Notice("lost", job.step, path, os.strerror(error.errno or 0)))
-        lost += len(failed_jobs)
-        events = state.events + len(jobs) - lost
-        return State(jobs[-1].sequence, lengths[SUMMARY], lengths[LINEAGE], events, state.lost + lost, full)
+                    self._report(Notice("lost", job.step, job.paths[file], os.strerror(error.errno or 0)))
+        events = state.events + len(jobs) - len(lost | refused)
+        return State(jobs[-1].sequence, lengths[SUMMARY], lengths[LINEAGE], events, state.lost + len(lost), full)
 
     def _within_limit(self, jobs: Sequence[Job], file: int, length: int, full: int) -> tuple[list[Job], int]:
-        """The jobs whose frames fit; the first that does not closes the file for all that follow."""
-        accepted = []
-        for job in jobs:
-            if not job.frames[file] or full & 1 << file:
-                continue
+        """The first jobs, as far as their frames fit; the one that does not closes the file for all that follow."""
+        if full & 1 << file:
+            return [], full
+        for index, job in enumerate(jobs):
             length += wire.size(job.frames[file])
             if self._max_file_bytes is not None and length > self._max_file_bytes:
-                full |= 1 << file
                 self._report(Notice("limit", job.step, job.paths[file], f"max_file_size is {self._max_file_bytes}"))
-            else:
-                accepted.append(job)
-        return accepted, full
+                return list(jobs[:index]), full | 1 << file
+        return list(jobs), full
+
+    def _append(self, file: int, jobs: list[Job], length: int) -> int:
+        """Write the frames behind the first `length` bytes of the file and return its new length."""
+        path = jobs[-1].paths[file]
+        pieces = [piece for job in jobs for piece in job.frames[file]]
+        if self._writer(file, path).holds(length):
+            return self._writers[file].append(pieces, length)
+        self._close(file)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        there = self._writer(file, path).size_bytes
+        if there < length:  # otherwise another worker has begun it anew
+            self._report(Notice("lost", jobs[0].step, path, "it was deleted or cut; what is left of it is carried on"))
+            length = there
+            if file == SUMMARY and not there:
+                pieces = [*frame.pack(event_codec.encode_version(time.time())), *pieces]
+        return self._writers[file].append(pieces, length)
 
     def _writer(self, file: int, path: str) -> EventFileWriter:
         if file not in self._writers:

@@ -22,15 +22,17 @@ def pack(event: Event, lineage_path: str) -> list[bytes | memoryview]:
     entries: list[tuple[Any, ...]] = []
     buffers: list[bytes | memoryview] = []
     for kind, tag, payload, dtype in event.items:
+        if type(tag) is not str:
+            tag = str.__str__(tag)  # marshal takes no subclass, and NumPy's for a buffer of bytes
         if kind == "scalar":
-            entries.append((tag, payload))
+            entries.append((tag, float(payload)))
         elif isinstance(payload, bytes):
             entries.append((kind, tag, len(payload)))
             buffers.append(payload)
         else:
             array: Any = payload
             entries.append((kind, tag, dtype, array.dtype.str, array.shape))
-            buffers.append(memoryview(array.reshape(-1).view("u1")) if array.size else b"")
+            buffers.append(memoryview(array.ravel().view("u1")) if array.size else b"")
     head = marshal.dumps((event.step, event.wall_time, lineage_path, entries))
     pieces: list[bytes | memoryview] = [_HEAD_LENGTH.pack(len(head)) + head]
     for buffer in buffers:

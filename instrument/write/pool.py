@@ -4,24 +4,20 @@
   with one worker as long as that one keeps up, and takes another, started when first needed, when its ring fills.
 - Each event has a sequence number; workers commit in that order (`worker.py`). An event is numbered, copied and
   published in this order, so that an exception in between leaves no gap.
-- The pool's memory, bells and sockets are anonymous: nothing has a name that could be left behind. When this process
-  ends, for whatever reason, the sockets' other ends see it, and the workers drain their rings and end.
-- A worker that dies is replaced by a successor with the same ring, which skips what is committed. A thread that sleeps
-  on the sockets notices it (and hears what workers have to say), and so does whoever waits.
+- Workers outlive this process until they have written what it published, and are replaced when they die (`crew.py`).
+  A thread that sleeps on their sockets notices it, and so does whoever waits for them.
 - A record larger than a ring takes is sent in chunks, and `write` waits until it is committed: until then it could
   have to be sent again.
+- A signal handler may call anything here, also in the middle of a `write`: what it records then is refused.
 """
 
 from __future__ import annotations
 
+import errno
 import functools
-import marshal
-import mmap
 import os
 import select
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -32,9 +28,10 @@ from typing import NamedTuple
 from instrument.values import Event
 from instrument.write import message
 from instrument.write.commit import Notice, State
-from instrument.write.ring import CONTROL_BYTES, MORE, START, Ring
+from instrument.write.crew import Crew
+from instrument.write.ring import MORE, Ring, chunks
 from instrument.write.sink import Files, FileSink, Notices, Sink, Stats, Target, full_files, log, upper_bound_bytes
-from instrument.write.worker import MAX_WORKERS, POOL_CONTROL_BYTES, Config, PoolMemory
+from instrument.write.worker import MAX_WORKERS
 
 DEFAULT_RING_BYTES = 32 << 20
 
@@ -42,26 +39,20 @@ DEFAULT_RING_BYTES = 32 << 20
 _BUSY_SHARE = 0.25
 #: Waiting here is not idling: a look this often guards against a bell that nobody rang.
 _WAIT_POLL_MS = 200
-#: An event is given up when three workers in a row crashed over it, or thirty were killed: a crash is most likely the
-#: event's own fault, a SIGKILL is not, unless the system runs out of memory each time.
-_FATAL_BLAME, _CRASH_BLAME = 30, 10
-_EXIT_SECONDS = 10.0
-#: So many looks in a row without a worker to be had, and recording gives up rather than hold training any longer.
-_PATIENCE = 10
+_WATCHER_EXIT_SECONDS = 10.0
 
 
-class _NoWorker(Exception):
-    """No worker can be started, and waiting for one any longer would hold training up."""
+class _GaveUp(Exception):
+    """Waiting is in vain: the sink was closed meanwhile, or there is no worker and none can be started."""
 
 
-class _Worker(NamedTuple):
-    process: subprocess.Popen[bytes]
-    socket: socket.socket
+class _Sent(NamedTuple):
+    """An event on its way into a ring whose head stood at `head`: published when that has moved."""
 
-
-def available() -> bool:
-    """Whether this system has what the pool needs: anonymous shared memory, eventfd and an interpreter to start."""
-    return bool(hasattr(os, "memfd_create") and hasattr(os, "eventfd") and sys.executable)
+    ring: Ring
+    head: int
+    sequence: int
+    in_chunks: bool
 
 
 def open_sink(target: Target, workers: int, ring_bytes: int = DEFAULT_RING_BYTES, drop_when_full: bool = False) -> Sink:
@@ -71,151 +62,66 @@ def open_sink(target: Target, workers: int, ring_bytes: int = DEFAULT_RING_BYTES
         OSError: the target's directory cannot be made or written.
     """
     files = Files(target)
-    if workers == 0 or not available():
+    if workers == 0:
         return FileSink(files)
     try:
+        _check_system()
         return PoolSink(files, workers, ring_bytes, drop_when_full)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
         log.warning("No worker can be started (%s): %s is written by the training process.", error, files.summary_path)
         return FileSink(files)
+
+
+def _check_system() -> None:
+    for module, name in ((os, "memfd_create"), (os, "eventfd"), (select, "epoll")):
+        if not hasattr(module, name):
+            raise OSError(errno.ENOSYS, f"this system has no {name}")
+    if not sys.executable:
+        raise OSError(errno.ENOENT, "sys.executable names no interpreter")
 
 
 class PoolSink:
     """Write through `workers` processes with `ring_bytes` of shared memory between them.
 
     Raises:
-        OSError: shared memory, descriptors or a process are not to be had.
+        OSError, RuntimeError: shared memory, descriptors, a process or a thread are not to be had.
     """
 
     def __init__(
         self, files: Files, workers: int, ring_bytes: int = DEFAULT_RING_BYTES, drop_when_full: bool = False
     ) -> None:
+        count = min(workers, MAX_WORKERS)
         self._files = files
-        self._notices = Notices()
         self._target = files.target
+        self._notices = Notices()
         self._drop_when_full = drop_when_full
-        self._count = min(workers, MAX_WORKERS)
-        self._ring_bytes = max(ring_bytes // self._count // 4096, 16) * 4096
-        self._memory_bytes = POOL_CONTROL_BYTES + self._count * (CONTROL_BYTES + self._ring_bytes)
+        self._ring_bytes = max(ring_bytes // count // 4096, 16) * 4096
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
+        self._is_writing = False
         self._next_sequence = 1
-        self._unconfirmed: tuple[Ring, int] | None = None
+        self._step = 0
+        self._sent: _Sent | None = None
         self._favourite = 0
         self._bound_bytes = self._files.summary_bytes
         self._stalled_seconds = 0.0
         self._dropped = 0
-        self._blame = (0, 0)
-        self._workers: dict[int, _Worker] = {}
-        self._missing: set[int] = set()
-        self._failed_looks = 0
-        self._fds: list[int] = []
-        # Shut down, its other end wakes the watching thread for good; a descriptor that is merely closed would not.
-        self._end_of_watch, watched_end = socket.socketpair()
-        self._release = weakref.finalize(self, _release, self._fds, self._end_of_watch)
-        self._watched = select.epoll()
-        self._watched.register(watched_end, select.EPOLLIN)
-        self._open()
+        self._lost = 0
+        self._crew = Crew(files, self._notices, count, self._ring_bytes)
+        self._pool = self._crew.pool
+        self._watcher = threading.Thread(
+            target=_watch,
+            args=(weakref.ref(self), self._crew.watched, self._crew.watched_end),
+            name="instrument-watch",
+            daemon=True,
+        )
         try:
-            self._start(0)
+            self._watcher.start()
         except BaseException:
-            self._release()
+            self._crew.disband()
             raise
         _alive.add(self)
-        self._watcher = threading.Thread(
-            target=_watch, args=(weakref.ref(self), self._watched, watched_end), name="instrument-watch", daemon=True
-        )
-        self._watcher.start()
-
-    def _open(self) -> None:
-        self._memory_fd = os.memfd_create("instrument", os.MFD_CLOEXEC)
-        os.ftruncate(self._memory_fd, self._memory_bytes)
-        self._memory = mmap.mmap(self._memory_fd, self._memory_bytes)
-        self._pool = PoolMemory(memoryview(self._memory), self._ring_bytes)
-        self._pool.state = State(summary_bytes=self._files.summary_bytes)
-        flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
-        self._bells = [os.eventfd(0, flags) for _ in range(self._count)]
-        self._trainer_bell = os.eventfd(0, flags)
-        self._fds += [self._memory_fd, self._trainer_bell, *self._bells]
-
-    # ------------------------------------------------------------------ workers
-
-    def _start(self, index: int) -> None:
-        """Start worker `index`, or its successor."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        with theirs:
-            config = Config(
-                index, self._memory_fd, self._memory_bytes, self._ring_bytes, self._bells, self._trainer_bell,
-                theirs.fileno(), self._files.summary_path, self._files.export_directory,
-                self._target.max_file_bytes, self._sequence_to_skip(),
-            )  # fmt: skip
-            process = subprocess.Popen(
-                [sys.executable, "-m", "instrument.write.worker", config.to_argument()],
-                pass_fds=[*self._fds, theirs.fileno()],
-                env=_worker_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._workers[index] = _Worker(process, ours)
-        self._watched.register(ours.fileno(), select.EPOLLIN)
-
-    def _sequence_to_skip(self) -> int:
-        sequence, blame = self._blame
-        return sequence if blame >= _FATAL_BLAME else 0
-
-    def _service(self) -> None:
-        """Hear what workers say and replace those that died. Called with the lock held."""
-        for index, worker in list(self._workers.items()):
-            while True:
-                try:
-                    said = worker.socket.recv(1 << 16)
-                except BlockingIOError:
-                    break
-                except OSError:
-                    said = b""
-                if not said:
-                    self._bury(index)
-                    break
-                self._notices.add(Notice(*marshal.loads(said)))
-        for index in list(self._missing):
-            self._revive(index)
-
-    def _bury(self, index: int) -> None:
-        worker = self._workers.pop(index)
-        self._watched.unregister(worker.socket.fileno())
-        worker.socket.close()
-        code = worker.process.wait()
-        culprit = self._pool.committed_sequence + 1
-        blame = 1 if code == -signal.SIGKILL else _CRASH_BLAME
-        self._blame = (culprit, blame + (self._blame[1] if self._blame[0] == culprit else 0))
-        self._pool.await_turn(index, 0)
-        self._missing.add(index)
-        log.warning("The worker that writes %s ended with status %d; another one carries on.", self.path, code)
-
-    def _revive(self, index: int) -> None:
-        try:
-            self._start(index)
-        except OSError as error:
-            self._failed_looks += 1
-            if self._failed_looks == 1:
-                log.error("No worker can be started to write %s: %s", self.path, error)
-            return
-        self._failed_looks = 0
-        self._missing.discard(index)
-        os.eventfd_write(self._bells[index], 1)
-
-    def watch_once(self) -> bool:
-        """What the watching thread does when a socket has something; False when there is nothing left to watch."""
-        with self._lock:
-            if self._closed or os.getpid() != self._pid:
-                return False
-            self._service()
-            return True
-
-    # ------------------------------------------------------------------ the producer
 
     @property
     def path(self) -> str:
@@ -227,37 +133,62 @@ class PoolSink:
             state = self._last_state if self._closed else self._pool.state
             return Stats(
                 state.events, state.summary_bytes + state.lineage_bytes, self._next_sequence - 1 - state.sequence,
-                self._stalled_seconds, self._dropped, state.lost, self._notices.errors,
+                self._stalled_seconds, self._dropped, state.lost + self._lost, self._notices.errors,
             )  # fmt: skip
+
+    def take_error(self) -> Notice | None:
+        return self._notices.take_first()
+
+    # ------------------------------------------------------------------ the producer
 
     def write(self, event: Event) -> bool:
         with self._lock:
             if self._closed or os.getpid() != self._pid:
                 return False
-            self._confirm()
+            if self._is_writing:
+                return self._lose(event, "it was recorded by a signal handler inside another record()")
+            self._is_writing = True
             try:
-                pieces = message.pack(event, self._files.lineage_path(event.items))
-            except OSError as error:
-                self._notices.add(Notice("lost", event.step, self._target.directory, os.strerror(error.errno or 0)))
-                return False
-            if full_files(self._pool.state, event)[1]:
-                return False
-            try:
-                if not self._publish(pieces):
-                    self._dropped += 1
-                    return False
-                return not self._closed and (self._target.max_file_bytes is None or self._fits(event))
-            except _NoWorker:
-                self._dropped += 1
-                return False
+                return self._write(event)
+            except _GaveUp:
+                return not self._closed and self._lose(event, "no worker can be started")
+            finally:
+                self._is_writing = False
+
+    def _write(self, event: Event) -> bool:
+        self._step = event.step
+        try:
+            pieces = message.pack(event, self._files.lineage_path(event.items))
+        except OSError as error:
+            return self._lose(event, os.strerror(error.errno or 0))
+        except Exception as error:  # noqa: BLE001  one event's fault must not stop training, here as in a worker
+            return self._lose(event, f"it cannot be encoded: {error!r:.500}")
+        if self._target.max_file_bytes is not None and full_files(self._pool.state, event)[1]:
+            return False
+        self._confirm()
+        if not self._publish(pieces):
+            self._dropped += 1
+            return False
+        return not self._closed and (self._target.max_file_bytes is None or self._fits(event))
+
+    def _lose(self, event: Event, reason: str) -> bool:
+        self._lost += 1
+        self._notices.add(Notice("lost", event.step, self.path, reason))
+        return False
 
     def _confirm(self) -> None:
-        """Settle whether the last event was published, should an exception have come between that and its counting."""
-        if self._unconfirmed is not None:
-            ring, head = self._unconfirmed
-            if ring.head != head:
-                self._next_sequence += 1
-            self._unconfirmed = None
+        """Count the last event if it was published: an exception or a signal handler may have come in between."""
+        sent = self._sent
+        if sent is None or sent.sequence < self._next_sequence or sent.ring.head == sent.head:
+            return
+        if sent.in_chunks:  # its worker has all of it, unless that died meanwhile
+            self._wait(lambda: self._is_committed(sent.sequence) or sent.ring.tail == sent.ring.head)
+            if not self._is_committed(sent.sequence):
+                return
+        self._next_sequence = sent.sequence + 1
+
+    def _is_committed(self, sequence: int) -> bool:
+        return self._pool.committed_sequence >= sequence
 
     def _publish(self, pieces: list[bytes | memoryview]) -> bool:
         length = sum(map(len, pieces))
@@ -265,66 +196,65 @@ class PoolSink:
         ring = self._pool.rings[index]
         if length > ring.largest_record_bytes:
             self._send_in_chunks(index, pieces)
-            self._next_sequence += 1
             return True
-        self._unconfirmed = (ring, ring.head)
+        self._sent = _Sent(ring, ring.head, self._next_sequence, in_chunks=False)
         if not ring.put(pieces, length, self._next_sequence):
             if self._drop_when_full:
-                self._unconfirmed = None
                 return False
             self._wait(functools.partial(ring.put, pieces, length, self._next_sequence), stalls=True)
-        self._next_sequence += 1
-        self._unconfirmed = None
-        os.eventfd_write(self._bells[index], 1)
+        self._confirm()
+        if not self._closed:
+            self._crew.wake(index)
         return True
 
     def _choose(self) -> int:
         """The worker for the next event: the same as before unless it is busy, then the least busy one."""
-        if self._count == 1:
-            return 0
         rings = self._pool.rings
+        if len(rings) == 1:
+            return 0
         backlog = [ring.head - ring.tail for ring in rings]
-        busy = self._ring_bytes * _BUSY_SHARE
-        if backlog[self._favourite] > busy:
-            self._favourite = min(range(self._count), key=lambda index: (backlog[index], index))
-        if self._favourite not in self._workers:
-            self._start(self._favourite)
+        if backlog[self._favourite] > self._ring_bytes * _BUSY_SHARE:
+            self._favourite = min(range(len(rings)), key=backlog.__getitem__)
+        if not self._crew.ensure(self._favourite):
+            self._favourite = min(self._crew.running, key=backlog.__getitem__, default=self._favourite)
         return self._favourite
 
     def _send_in_chunks(self, index: int, pieces: list[bytes | memoryview]) -> None:
         """Stream a large record through the ring and wait until it is committed, again from its start if need be."""
         ring, sequence = self._pool.rings[index], self._next_sequence
-        while self._pool.committed_sequence < sequence:
-            worker = self._workers.get(index)
+        while not self._is_committed(sequence):
+            self._sent = None
+            process = self._crew.process(index)
 
-            def is_over(worker: _Worker | None = worker) -> bool:
-                return self._workers.get(index) is not worker or self._pool.committed_sequence >= sequence
+            def is_over(process: object = process) -> bool:
+                return self._is_committed(sequence) or self._crew.process(index) is not process
 
-            for chunk, flags in _chunks(pieces, self._ring_bytes // 4):
+            for chunk, flags in chunks(pieces, self._ring_bytes // 4):
                 put = functools.partial(ring.put, [chunk], len(chunk), sequence, flags)
+                if not flags & MORE:
+                    self._sent = _Sent(ring, ring.head, sequence, in_chunks=True)
                 self._wait(lambda put=put, is_over=is_over: is_over() or put(), stalls=True)  # type: ignore[misc]
-                os.eventfd_write(self._bells[index], 1)
+                self._crew.wake(index)
             self._wait(is_over, stalls=True)
+        self._next_sequence = sequence + 1
 
     def _wait(self, is_done: Callable[[], bool], stalls: bool = False) -> None:
-        """Sleep until `is_done`, looking whenever a worker rings, and replacing workers that die meanwhile."""
+        """Sleep until `is_done`, looking whenever a worker rings, and replacing workers that die meanwhile.
+
+        Raises:
+            _GaveUp: it will not be.
+        """
         started = time.monotonic()
         try:
-            while True:
-                try:
-                    os.eventfd_read(self._trainer_bell)
-                except BlockingIOError:
-                    pass
+            while not self._closed:
+                self._crew.clear_bell()
                 if is_done():
                     return
-                poll = select.poll()
-                poll.register(self._trainer_bell, select.POLLIN)
-                for worker in self._workers.values():
-                    poll.register(worker.socket, select.POLLIN)
-                poll.poll(_WAIT_POLL_MS)
-                self._service()
-                if self._failed_looks > _PATIENCE:
-                    raise _NoWorker
+                if self._crew.is_hopeless:
+                    break
+                self._crew.sleep(_WAIT_POLL_MS)
+                self._crew.service()
+            raise _GaveUp
         finally:
             if stalls:
                 self._stalled_seconds += time.monotonic() - started
@@ -342,11 +272,11 @@ class PoolSink:
         self._bound_bytes = max(state.summary_bytes, state.lineage_bytes)
         return not full_files(state, event)[0]
 
-    # ------------------------------------------------------------------ the end
-
     def _wait_for_all(self) -> None:
         self._confirm()
-        self._wait(lambda: self._pool.committed_sequence >= self._next_sequence - 1)
+        self._wait(lambda: self._is_committed(self._next_sequence - 1))
+
+    # ------------------------------------------------------------------ the end
 
     def flush(self, sync: bool = False) -> None:
         with self._lock:
@@ -354,14 +284,16 @@ class PoolSink:
                 return
             self._settle()
             if sync:
-                self._files.sync()
+                self._files.sync(self._notices.add)
 
     def _settle(self) -> None:
         try:
             self._wait_for_all()
-        except _NoWorker:
-            log.error("%s: what was recorded last is not written, since no worker can be started.", self.path)
-        self._service()
+            self._crew.service()
+        except _GaveUp:
+            if not self._closed:
+                reason = f"no worker can be started, and {self.stats.pending} events wait for one"
+                self._notices.add(Notice("lost", self._step, self.path, reason))
 
     def close(self) -> None:
         with self._lock:
@@ -370,82 +302,41 @@ class PoolSink:
             try:
                 self._settle()
             finally:
-                self._closed = True
-                self._last_state = self._pool.state
-                self._end_workers()
-                self._release()
-                _alive.discard(self)
+                if not self._closed:  # a signal handler may have done it meanwhile
+                    self._closed = True
+                    self._last_state = self._pool.state
+                    self._crew.end()
+                    _alive.discard(self)
         if threading.current_thread() is not self._watcher:
-            self._watcher.join(_EXIT_SECONDS)
+            self._watcher.join(_WATCHER_EXIT_SECONDS)
 
-    def _end_workers(self) -> None:
-        for worker in self._workers.values():
-            worker.socket.close()
-        for worker in self._workers.values():
-            try:
-                worker.process.wait(_EXIT_SECONDS)
-            except subprocess.TimeoutExpired:
-                log.error("A worker that writes %s did not end and was killed.", self.path)
-                worker.process.kill()
-                worker.process.wait()
-        self._workers = {}
+    def watch_once(self) -> float | None:
+        """Hear and replace workers. In how many seconds to look again (-1: when one is heard); None at the end."""
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                return None
+            self._crew.service()
+            seconds = self._crew.next_look_seconds
+            return -1 if seconds is None else seconds
 
     def abandon(self) -> None:
-        """In a forked child: close the inherited ends, so that the workers see when the real trainer is gone."""
-        for worker in self._workers.values():
-            worker.socket.close()
-        self._release.detach()  # to shut the watch's end down would end the parent's watch
-        self._end_of_watch.close()
-        self._watched.close()
-        _close_all(self._fds)
+        """In a forked child: what the parent records is none of its business."""
+        self._crew.abandon()
         self._notices = Notices()
         self._lock = threading.RLock()  # whoever held it in the parent does not exist here
         self._closed = True
         self._last_state = State()
-
-    def take_error(self) -> Notice | None:
-        return self._notices.take_first()
-
-
-def _chunks(pieces: list[bytes | memoryview], chunk_bytes: int) -> list[tuple[memoryview, int]]:
-    """Views of at most `chunk_bytes` over all pieces, with the flags that mark first and last."""
-    views = [
-        memoryview(piece)[start : start + chunk_bytes]
-        for piece in pieces
-        for start in range(0, len(piece), chunk_bytes)
-    ]
-    last = len(views) - 1
-    return [(view, (START if index == 0 else 0) | (MORE if index < last else 0)) for index, view in enumerate(views)]
-
-
-def _worker_environment() -> dict[str, str]:
-    """The trainer's environment with its `sys.path`, and without MindSpore's choice of the slow protobuf."""
-    environment = dict(os.environ)
-    environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
-    environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    return environment
-
-
-def _close_all(fds: list[int]) -> None:
-    while fds:
-        os.close(fds.pop())
-
-
-def _release(fds: list[int], end_of_watch: socket.socket) -> None:
-    """End the watching thread and close the pool's descriptors: at `close`, or when nobody holds the sink any more."""
-    with end_of_watch:
-        end_of_watch.shutdown(socket.SHUT_RDWR)
-    _close_all(fds)
+        self._next_sequence = 1
 
 
 def _watch(sink: weakref.ref[PoolSink], watched: select.epoll, end: socket.socket) -> None:
     """The watching thread: asleep until a worker says something or dies, or the sink is no more."""
+    seconds: float | None = -1
     with end, watched:
-        while True:
-            watched.poll()
+        while seconds is not None:
+            watched.poll(seconds)
             alive = sink()
-            if alive is None or not alive.watch_once():
-                return
+            seconds = alive.watch_once() if alive is not None else None
             del alive
 
 

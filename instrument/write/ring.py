@@ -100,3 +100,14 @@ class Ring:
     def touch(self, start: int, stop: int) -> None:
         """Make the kernel provide the pages of data[start:stop]: their first touch is slow, and better done here."""
         self._data[start : min(stop, self.capacity_bytes) : 4096].tobytes()
+
+
+def chunks(pieces: list[bytes | memoryview], chunk_bytes: int) -> list[tuple[memoryview, int]]:
+    """Views of at most `chunk_bytes` over all pieces, with the flags that mark first and last."""
+    views = [
+        memoryview(piece)[start : start + chunk_bytes]
+        for piece in pieces
+        for start in range(0, len(piece), chunk_bytes)
+    ]
+    last = len(views) - 1
+    return [(view, (START if index == 0 else 0) | (MORE if index < last else 0)) for index, view in enumerate(views)]

@@ -112,14 +112,21 @@ class Files:
             )
         return self._lineage_path
 
-    def sync(self) -> None:
-        """Return when both files and their directory are on the disk."""
+    def sync(self, report: commit.Report) -> None:
+        """Return when both files and their directory are on the disk; what cannot be brought there is reported."""
         for path in filter(None, (self.summary_path, self._lineage_path, self.target.directory)):
-            fd = os.open(path, os.O_RDONLY)
             try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+                _sync(path)
+            except OSError as error:
+                report(Notice("sync", 0, path, os.strerror(error.errno or 0)))
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 class Notices:
@@ -152,6 +159,9 @@ def _wording(notice: Notice) -> tuple[int, str, str, int, str]:
     if notice.what == "limit":
         text = "%s is full: step %d and what follows is not recorded (%s). Training goes on."
         return logging.WARNING, text, notice.path, notice.step, notice.reason
+    if notice.what == "sync":
+        text = "%s (up to step %d) may not survive a power failure: %s. It can be read all the same."
+        return logging.ERROR, text, notice.path, notice.step, notice.reason
     if notice.what == "export":
         text = "%s (step %d) cannot be exported: %s. The event file is not affected."
         return logging.ERROR, text, notice.path, notice.step, notice.reason
@@ -220,12 +230,16 @@ class FileSink:
             if self._files.export_directory:
                 commit.export_tensors(event, self._files.export_directory, self._notices.add)
             job = commit.encode(before.sequence + 1, event, paths, self._notices.add)
-            self._state = self._committer.apply(before, [job])
+            try:
+                self._state = self._committer.apply(before, [job])
+            except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
+                self._committer.close()
+                raise
             return self._state.lost == before.lost and is_whole(self._state, job.frames)
 
     def flush(self, sync: bool = False) -> None:
         if sync and os.getpid() == self._pid:
-            self._files.sync()
+            self._files.sync(self._notices.add)
 
     def close(self) -> None:
         with self._lock:

@@ -35,10 +35,10 @@ _TOUCH_AHEAD_BYTES = 8 << 20
 
 _VERSION = 0
 _SLOTS = (8, 24)
-_AWAITED = 64  # one word a worker, a cache line apart
-_LINE = 8
+_LINES, _LINE = 64, 8  # a cache line a worker
+_AWAITED, _IN_HAND, _ALIVE = 0, 1, 2  # its words there
 MAX_WORKERS = 64
-POOL_CONTROL_BYTES = (_AWAITED + MAX_WORKERS * _LINE) * 8
+POOL_CONTROL_BYTES = (_LINES + MAX_WORKERS * _LINE) * 8
 
 
 class Config(NamedTuple):
@@ -65,7 +65,7 @@ class Config(NamedTuple):
 
 
 class PoolMemory:
-    """The pool's shared memory: the committed state, who waits for which turn, and a ring a worker."""
+    """The pool's shared memory: the committed state, what each worker does, and a ring a worker."""
 
     def __init__(self, memory: memoryview, ring_bytes: int) -> None:
         self._words = memory[:POOL_CONTROL_BYTES].cast("Q")
@@ -74,10 +74,16 @@ class PoolMemory:
         starts = [POOL_CONTROL_BYTES + index * stride for index in range(count)]
         self.rings = [Ring(memory[start : start + stride]) for start in starts]
 
+    # The valid slot is written to again two commits later: what was read while a commit came may be half of either.
+
     @property
     def state(self) -> State:
-        slot = _SLOTS[self._words[_VERSION] % 2]
-        return State(*self._words[slot : slot + len(State._fields)])
+        while True:
+            version = self._words[_VERSION]
+            slot = _SLOTS[version % 2]
+            words = self._words[slot : slot + len(State._fields)].tolist()
+            if self._words[_VERSION] == version:
+                return State(*words)
 
     @state.setter
     def state(self, state: State) -> None:
@@ -89,18 +95,38 @@ class PoolMemory:
 
     @property
     def committed_sequence(self) -> int:
-        return self._words[_SLOTS[self._words[_VERSION] % 2]]
+        while True:
+            version = self._words[_VERSION]
+            sequence = self._words[_SLOTS[version % 2]]
+            if self._words[_VERSION] == version:
+                return sequence
+
+    def come_to_life(self, index: int) -> None:
+        """Worker `index` is there."""
+        self._words[_LINES + index * _LINE + _ALIVE] = 1
+
+    def take_in_hand(self, index: int, sequence: int) -> None:
+        """Worker `index` begins with this event: should it die, it died of it."""
+        self._words[_LINES + index * _LINE + _IN_HAND] = sequence
 
     def await_turn(self, index: int, sequence: int) -> None:
         """Worker `index` wants its bell rung when everything before `sequence` is committed; 0 for no longer."""
-        self._words[_AWAITED + index * _LINE] = sequence
+        self._words[_LINES + index * _LINE + _AWAITED] = sequence
 
     def waiting_for(self, sequence: int) -> int | None:
         """The worker that waits to commit `sequence`."""
         for index in range(len(self.rings)):
-            if self._words[_AWAITED + index * _LINE] == sequence:
+            if self._words[_LINES + index * _LINE + _AWAITED] == sequence:
                 return index
         return None
+
+    def bury(self, index: int) -> tuple[bool, int]:
+        """Whether dead worker `index` ever came to life, and the event that it left undone, 0 for none."""
+        line = _LINES + index * _LINE
+        was_alive, in_hand = bool(self._words[line + _ALIVE]), self._words[line + _IN_HAND]
+        for word in (_AWAITED, _IN_HAND, _ALIVE):
+            self._words[line + word] = 0
+        return was_alive, in_hand if in_hand > self.committed_sequence else 0
 
 
 class Worker:
@@ -121,6 +147,7 @@ class Worker:
         self._touched_bytes = 0
         self._trainer_is_gone = False
         self._partial: bytearray | None = None
+        self._pool.come_to_life(config.worker)
 
     def run(self) -> None:
         while True:
@@ -144,6 +171,7 @@ class Worker:
         if chunk is None:
             return None
         while chunk is not None and (not jobs or (chunk.sequence == jobs[-1].sequence + 1 and size < _BATCH_BYTES)):
+            self._pool.take_in_hand(self._config.worker, chunk.sequence)
             self._position = chunk.end
             size += len(chunk.payload)
             data = self._whole(chunk)

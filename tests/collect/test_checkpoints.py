@@ -1,0 +1,145 @@
+"""The weights for a landscape: files, metadata and values, numbers never reached, and what an earlier run left."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn
+
+from instrument import SummaryCollector
+from tests.collect.fake import Loop
+
+Said = Callable[..., list[str]]
+
+
+class Small(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Dense(3, 2)
+
+    def construct(self, x: ms.Tensor) -> ms.Tensor:
+        return self.dense(x)
+
+
+def train(directory: Path, landscape: dict[str, Any], *epochs: Any, **changes: Any) -> dict[int, np.ndarray[Any, Any]]:
+    """Train a network whose weights are the number of the step; the weights at the end of each step."""
+    network = Small()
+    loss = nn.WithLossCell(network, nn.MSELoss())
+    optimizer = nn.Momentum(network.trainable_params(), 0.5, 0.9)
+    cell = nn.TrainOneStepCell(loss, optimizer)
+    weights = {}
+
+    def change(step: int, _: Any) -> None:
+        network.dense.weight.set_data(ms.Tensor(np.full((2, 3), step, np.float32)))
+        weights[step] = network.dense.weight.asnumpy().copy()
+
+    collector = SummaryCollector(
+        directory, num_process=0, collect_specified_data={"collect_landscape": landscape}, keep_default_action=False
+    )
+    loop = Loop(collector, at_step=change, train_network=cell, network=network, optimizer=optimizer, **changes)
+    loop.train(*epochs)
+    return weights
+
+
+def metadata(directory: Path) -> Any:
+    return json.loads((directory / "ckpt_dir" / "train_metadata.json").read_text())
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory / "ckpt_dir"))
+
+
+def test_weights_are_kept_at_the_steps_of_the_intervals(tmp_path: Path) -> None:
+    """One checkpoint for each step of each interval, with the network's own parameters as they were at that step."""
+    weights = train(tmp_path, {"intervals": [[1, 2, 3], [3, 5, 8]]}, range(1, 6), range(6, 11))
+    expected = [f"Small_{step}_step.ckpt" for step in (1, 2, 3, 5, 8)]
+    assert names(tmp_path) == [*expected, "train_metadata.json"]
+    for step in (1, 2, 3, 5, 8):
+        saved = ms.load_checkpoint(str(tmp_path / "ckpt_dir" / f"Small_{step}_step.ckpt"))
+        assert sorted(saved) == ["dense.bias", "dense.weight"]
+        np.testing.assert_array_equal(saved["dense.weight"].asnumpy(), weights[step])
+
+
+def test_metadata_has_mindspores_keys(tmp_path: Path) -> None:
+    """The keys and their form are those that MindSpore's generator reads: groups, paths by number, and the options."""
+    landscape = {
+        "intervals": [[1, 2, 3], [2, 4, 6]], "landscape_size": 20, "num_samples": 512,
+        "create_landscape": {"train": True, "result": False},
+    }  # fmt: skip
+    train(tmp_path, landscape, range(1, 7), batch_num=6)
+    found = metadata(tmp_path)
+    directory = os.path.realpath(tmp_path / "ckpt_dir")
+    assert found == {
+        "epoch_group": {"0": [1, 2, 3], "1": [2, 4, 6]},
+        "model_params_file_map": {str(n): os.path.join(directory, f"Small_{n}_step.ckpt") for n in (1, 2, 3, 4, 6)},
+        "step_per_epoch": 6,
+        "unit": "step",
+        "num_samples": 512,
+        "landscape_size": 20,
+        "create_landscape": {"train": True, "result": False},
+    }
+    assert list(found) == [
+        "epoch_group", "model_params_file_map", "step_per_epoch", "unit", "num_samples", "landscape_size",
+        "create_landscape",
+    ]  # fmt: skip
+
+
+def test_epochs_may_be_the_unit(tmp_path: Path) -> None:
+    """With the unit epoch the weights are those at the end of the epochs, under the epochs' numbers."""
+    weights = train(tmp_path, {"intervals": [[1, 2, 4]], "unit": "epoch"}, *[[2 * n - 1, 2 * n] for n in range(1, 5)])
+    assert names(tmp_path) == [*(f"Small_{n}_epoch.ckpt" for n in (1, 2, 4)), "train_metadata.json"]
+    for epoch in (1, 2, 4):
+        saved = ms.load_checkpoint(str(tmp_path / "ckpt_dir" / f"Small_{epoch}_epoch.ckpt"))
+        np.testing.assert_array_equal(saved["dense.weight"].asnumpy(), weights[2 * epoch])
+    assert (metadata(tmp_path)["unit"], metadata(tmp_path)["epoch_group"]) == ("epoch", {"0": [1, 2, 4]})
+
+
+def test_steps_never_reached_are_said(tmp_path: Path, said: Said) -> None:
+    """A training that is too short, or whose hooks pass over a step, says which weights it did not keep."""
+    train(tmp_path, {"intervals": [[1, 2, 3], [5, 9, 20]]}, range(1, 6))
+    (message,) = said("weights")
+    assert "No weights were kept for the landscape at step [9, 20]" in message
+    assert sorted(metadata(tmp_path)["model_params_file_map"]) == ["1", "2", "3", "5"]
+
+
+def test_an_earlier_trainings_files_are_taken_away(tmp_path: Path) -> None:
+    """What another training left in ckpt_dir would make a landscape of two runs; other files stay."""
+    train(tmp_path, {"intervals": [[1, 2, 3]]}, range(1, 4))
+    (tmp_path / "ckpt_dir" / "Small_2.part.ckpt").write_text("half")
+    (tmp_path / "ckpt_dir" / "mine.ckpt").write_text("mine")
+    train(tmp_path, {"intervals": [[4, 5, 6]]}, range(1, 7))
+    assert names(tmp_path) == [*(f"Small_{n}_step.ckpt" for n in (4, 5, 6)), "mine.ckpt", "train_metadata.json"]
+    assert sorted(metadata(tmp_path)["model_params_file_map"]) == ["4", "5", "6"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_modes_follow_the_umask(tmp_path: Path, umask: int) -> None:
+    """Whoever may read the run may read its weights and metadata; MindSpore's owner-only mode does not stay."""
+    before = os.umask(umask)
+    try:
+        train(tmp_path / "run", {"intervals": [[1, 2, 3]]}, range(1, 4))
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "run").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o777 if path.is_dir() else 0o666) & ~umask, path
+
+
+def test_weights_that_cannot_be_kept_stop_nothing(tmp_path: Path, said: Said) -> None:
+    """A file where ckpt_dir should be is said once; the training ends as ever."""
+    (tmp_path / "ckpt_dir").write_text("in the way")
+    weights = train(tmp_path, {"intervals": [[1, 2, 3]]}, range(1, 6))
+    assert list(weights) == [1, 2, 3, 4, 5]
+    assert len(said("landscape")) == 1
+
+
+def test_without_being_asked_no_weights_are_kept(tmp_path: Path) -> None:
+    """Unlike in MindSpore, a landscape's checkpoints are made only for intervals that somebody gave."""
+    Loop(SummaryCollector(tmp_path, num_process=0)).train(range(1, 4))
+    assert not (tmp_path / "ckpt_dir").exists()

@@ -1,0 +1,200 @@
+"""Summary operators in PyNative mode: what reaches which recorder, when, and that nobody pays for what nobody reads."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import ops as mindspore_ops
+
+from instrument import SummaryRecord, ops, read
+from instrument.codec.image import pixels
+
+Said = Callable[..., list[str]]
+
+PICTURE = np.arange(2 * 1 * 2 * 2, dtype=np.uint8).reshape(2, 1, 2, 2)
+DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+)  # fmt: skip
+
+
+def record(directory: Path, **options: Any) -> SummaryRecord:
+    return SummaryRecord(directory, num_process=0, **options)
+
+
+def test_each_operator_records_its_kind(tmp_path: Path) -> None:
+    """The four operators, called like MindSpore's, end in the kinds of their names at the step of the record."""
+    with record(tmp_path) as recorder:
+        ops.ScalarSummary()("a", ms.Tensor(0.5))
+        ops.ImageSummary()("b", ms.Tensor(PICTURE))
+        ops.TensorSummary()("c", ms.Tensor([[1, 2], [3, 4]], ms.int32))
+        ops.HistogramSummary()("d", ms.Tensor([1.0, 2.0, 2.0]))
+        assert recorder.record(7)
+    run = read(tmp_path)
+    assert run.tags() == {"scalar": ["a"], "image": ["b"], "tensor": ["c"], "histogram": ["d"]}
+    assert run.scalars("a")[7] == 0.5
+    assert pixels(run.images("b")[7])[:, :, 0].tolist() == [[0, 1, 4, 5], [2, 3, 6, 7]]
+    assert run.tensors("c")[7].tolist() == [[1, 2], [3, 4]]
+    assert (run.histograms("d")[7].count, run.histograms("d")[7].sum) == (3, 5.0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operators_take_every_dtype(tmp_path: Path, dtype: str) -> None:
+    """Tensors come back with their dtype and bits; scalars and histograms hold the numbers."""
+    array = np.array([[0, 1], [1, 1]], dtype)
+    with record(tmp_path) as recorder:
+        ops.TensorSummary()("t", ms.Tensor(array))
+        ops.HistogramSummary()("h", ms.Parameter(ms.Tensor(array), name="h"))
+        ops.ScalarSummary()("s", ms.Tensor(array[1, 0]))
+        recorder.record(1)
+    run = read(tmp_path)
+    assert (run.tensors("t")[1].dtype, run.tensors("t")[1].tobytes()) == (array.dtype, array.tobytes())
+    assert (run.histograms("h")[1].sum, run.scalars("s")[1]) == (3.0, 1.0)
+
+
+def test_operators_take_bfloat16_and_scalars(tmp_path: Path) -> None:
+    """bfloat16 keeps its name as a tensor; 0-d tensors stay 0-d; one element of any shape is a scalar."""
+    half = ms.Tensor(np.array([1.0, 257.0], np.float32)).astype(ms.bfloat16)
+    with record(tmp_path) as recorder:
+        ops.TensorSummary()("half", half)
+        ops.TensorSummary()("point", ms.Tensor(2.5))
+        ops.TensorSummary()("half point", half[1])
+        ops.HistogramSummary()("half", half)
+        ops.HistogramSummary()("point", ms.Tensor(2.5))
+        ops.ScalarSummary()("half", half[1])
+        ops.ScalarSummary()("boxed", ms.Tensor([[[3.5]]]))
+        ops.ImageSummary()("half", ms.Tensor(PICTURE / np.float32(8)).astype(ms.bfloat16))
+        recorder.record(1)
+    run = read(tmp_path)
+    assert (run.tensors("half").values[0].dtype, run.tensors("half")[1].tolist()) == ("bfloat16", [1.0, 256.0])
+    assert (run.tensors("point")[1].shape, run.tensors("point")[1].item()) == ((), 2.5)
+    assert (run.tensors("half point").values[0].dtype, run.tensors("half point")[1].item()) == ("bfloat16", 256.0)
+    assert run.tensors("half point")[1].shape == ()
+    assert (run.histograms("half")[1].max, run.histograms("point")[1].sum) == (256.0, 2.5)
+    assert (run.scalars("half")[1], run.scalars("boxed")[1]) == (256.0, 3.5)
+    assert pixels(run.images("half")[1]).max() == round(7 / 8 * 255)
+
+
+def test_the_value_is_that_of_the_call(tmp_path: Path) -> None:
+    """What becomes of the tensor after the call is not recorded."""
+    tensor = ms.Tensor(np.zeros(3, np.float32))
+    with record(tmp_path) as recorder:
+        ops.TensorSummary()("t", tensor)
+        ops.HistogramSummary()("h", tensor)
+        tensor.asnumpy()[...] = 9
+        recorder.record(1)
+    run = read(tmp_path)
+    assert (run.tensors("t")[1].tolist(), run.histograms("h")[1].max) == ([0, 0, 0], 0.0)
+
+
+def test_every_open_recorder_gets_the_value(tmp_path: Path) -> None:
+    """Recorders open at the time of the call have it, each at its own step; the others have not."""
+    scalar = ops.ScalarSummary()
+    scalar("s", ms.Tensor(1.0))
+    first, second = record(tmp_path / "first"), record(tmp_path / "second")
+    scalar("s", ms.Tensor(2.0))
+    first.record(10)
+    second.record(20)
+    first.close()
+    scalar("s", ms.Tensor(3.0))
+    second.record(21)
+    second.close()
+    scalar("s", ms.Tensor(4.0))
+    with record(tmp_path / "third") as third:
+        third.record(30)
+    assert read(tmp_path / "first").scalars("s").value.tolist() == [2.0]
+    assert read(tmp_path / "second").scalars("s").step.tolist() == [20, 21]
+    assert read(tmp_path / "second").scalars("s").value.tolist() == [2.0, 3.0]
+    assert read(tmp_path / "third").tags() == {}
+
+
+def test_in_eval_mode_operators_are_passed_over(tmp_path: Path) -> None:
+    """Between set_mode("eval") and set_mode("train") values of operators are dropped, not kept for later."""
+    scalar = ops.ScalarSummary()
+    with record(tmp_path) as recorder:
+        for step, mode in enumerate(["train", "eval", "train"]):
+            recorder.set_mode(mode)
+            scalar("s", ms.Tensor(float(step)))
+            recorder.record(step)
+        scalar("s", ms.Tensor(9.0))
+        recorder.set_mode("eval")
+        recorder.record(9)
+    assert read(tmp_path).scalars("s").step.tolist() == [0, 2]
+
+
+def test_plugin_filter_holds_for_operators(tmp_path: Path) -> None:
+    """A filter chooses among operators' values too; what it refuses is not kept."""
+    with record(tmp_path) as recorder:
+        for step in range(2):
+            ops.ScalarSummary()("s", ms.Tensor(1.0))
+            ops.TensorSummary()("t", ms.Tensor([1.0]))
+            recorder.record(step, plugin_filter=("scalar" if step else "tensor").__eq__)
+    run = read(tmp_path)
+    assert (run.scalars("s").step.tolist(), run.tensors("t").step.tolist()) == ([1], [0])
+
+
+def test_a_name_used_twice_keeps_the_later(tmp_path: Path, said: Said) -> None:
+    """Two calls with one name before a record: the last counts and one warning says so; another kind is another name."""
+    with record(tmp_path) as recorder:
+        for step in range(3):
+            ops.ScalarSummary()("x", ms.Tensor(1.0))
+            ops.ScalarSummary()("x", ms.Tensor(2.0 + step))
+            ops.TensorSummary()("x", ms.Tensor([1.0]))
+            recorder.record(step)
+    assert read(tmp_path).scalars("x").value.tolist() == [2.0, 3.0, 4.0]
+    assert len(said("The scalar summary 'x' came more than once")) == 1
+    assert len(said()) == 1
+
+
+def test_mindspores_own_operators_are_recorded_too(tmp_path: Path) -> None:
+    """`mindspore.ops.ScalarSummary` and its kind, in PyNative mode, end in our files under their names."""
+    with record(tmp_path) as recorder:
+        mindspore_ops.ScalarSummary()("s", ms.Tensor(1.5))
+        mindspore_ops.TensorSummary()("t", ms.Tensor([1.0, 2.0]))
+        mindspore_ops.HistogramSummary()("h", ms.Tensor([1.0, 2.0]))
+        recorder.record(1)
+    run = read(tmp_path)
+    assert run.tags() == {"scalar": ["s"], "tensor": ["t"], "histogram": ["h"]}
+    assert (run.scalars("s")[1], run.tensors("t")[1].tolist()) == (1.5, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b[:Scalar]", "准确率", "a[#1]", "a\nb", "x" * 300, "[#7bz]"])
+def test_operator_names_come_back_as_given(tmp_path: Path, name: str) -> None:
+    """Whatever the name looks like, also like the marks that operators put behind it."""
+    with record(tmp_path) as recorder:
+        ops.ScalarSummary()(name, ms.Tensor(1.0))
+        recorder.record(1)
+    assert read(tmp_path).tags() == {"scalar": [name]}
+
+
+class Watched:
+    """A tensor that counts who looks into it."""
+
+    def __init__(self) -> None:
+        self.looks, self.dtype, self.size, self.ndim = 0, ms.float32, 2, 1
+
+    def asnumpy(self) -> np.ndarray[Any, Any]:
+        self.looks += 1
+        return np.zeros(2, np.float32)
+
+
+def test_without_a_reader_nothing_is_converted(tmp_path: Path) -> None:
+    """With no recorder, a closed one, one that was dropped, or one in eval mode, an operator copies nothing."""
+    watched, tensor = Watched(), ops.TensorSummary()
+    tensor("t", watched)
+    recorder = record(tmp_path)
+    recorder.set_mode("eval")
+    tensor("t", watched)
+    recorder.set_mode("train")
+    recorder.close()
+    tensor("t", watched)
+    dropped = record(tmp_path)
+    del dropped
+    gc.collect()
+    tensor("t", watched)
+    assert watched.looks == 0

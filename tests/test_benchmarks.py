@@ -1,0 +1,89 @@
+"""The benchmark of the write path runs, and its report has what the tables need."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "benchmarks" / "write.py"
+
+
+def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def report() -> Any:
+    pytest.importorskip("mindspore")
+    result = bench("--quick", "--writers", "ours,limit", "--workloads", "scalars,startup")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_quick_run_reports_every_cell(report: Any) -> None:
+    """Each workload is measured once with each writer, without failure and without leaving a process behind."""
+    runs = report["runs"]
+    cells = [(run["workload"], run["writer"]) for run in runs]
+    assert cells == [("scalars", "limit"), ("scalars", "ours"), ("startup", "limit"), ("startup", "ours")]
+    assert [run.get("failure") for run in runs] == [None] * 4
+    assert {run["figures"]["left_behind"] for run in runs} == {0}
+    assert report["quick"] is True
+    assert report["missing"] == {}
+    assert report["machine"]["cores"] >= 1
+    assert set(report["versions"]["ours"]) >= {"mindspore", "numpy"}
+
+
+def test_figures_are_plausible(report: Any) -> None:
+    """Nothing recorded is missing, and medians and ratios follow from the runs."""
+    scalars, startup = report["medians"]["scalars"], report["medians"]["startup"]
+    assert scalars["ours"]["frames"] == 2001  # the version, and one event a step
+    assert 0 < scalars["ours"]["step_us_p50"] <= scalars["ours"]["step_us_p99"] <= scalars["ours"]["step_us_max"]
+    assert scalars["ours"]["cpu_s"] >= scalars["ours"]["trainer_cpu_s"] > 0
+    assert startup["ours"]["visible_ms"] > 0
+    ratio = scalars["ours"]["wall_s"] / scalars["limit"]["wall_s"]
+    assert report["ratios"]["scalars"]["wall_s"] == {"limit": pytest.approx(ratio)}
+    judged = {(target["workload"], target["figure"]): target for target in report["targets"] if not target["writer"]}
+    assert judged["startup", "close_ms"]["is_met"] is (startup["ours"]["close_ms"] <= 50)
+
+
+def test_table_shows_the_report(report: Any, tmp_path: Path) -> None:
+    """The table goes between the marks of a Markdown file, and again, and the rest of the file stays."""
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- write.py: begin -->\nold\n<!-- write.py: end -->\nafter\n")
+    for _ in range(2):
+        result = bench("--table", str(tmp_path / "report.json"), "--into", str(page))
+        assert result.returncode == 0, result.stderr
+    text = page.read_text()
+    assert text.startswith("before\n<!-- write.py: begin -->\n")
+    assert text.endswith("<!-- write.py: end -->\nafter\n")
+    assert "old" not in text
+    assert text.count("| | limit | ours |") == 2
+    assert "### Targets" in text
+
+
+def test_peer_without_environment_is_named_as_missing() -> None:
+    """A writer whose environment does not exist is not measured, and the report says so."""
+    result = bench("--quick", "--writers", "torch", "--workloads", "startup", INSTRUMENT_BENCH_PYTHON="/nowhere/python")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["runs"] == []
+    assert "/nowhere/python" in report["missing"]["torch"]
+
+
+def test_measurement_that_takes_too_long_is_ended() -> None:
+    """A measurement beyond its time limit is killed and reported as a failure."""
+    result = bench("--quick", "--writers", "limit", "--workloads", "idle", "--time-limit", "0.2")
+    (run,) = json.loads(result.stdout)["runs"]
+    assert run["failure"] == "ended after 0.2 s"
+    assert "figures" not in run
