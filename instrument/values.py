@@ -8,7 +8,7 @@ on the way up a `Record` carries the value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -47,10 +47,12 @@ class Tensor:
 class Image:
     """An encoded picture: `data` are the file's bytes (PNG as we write it), sizes in pixels.
 
+    `instrument.codec.image.pixels` decodes it to an array.
+
     `mapping` says in words how recorded numbers became grey levels; empty where the file does not say.
     """
 
-    data: bytes
+    data: bytes = field(repr=False)
     height: int
     width: int
     channels: int
@@ -66,9 +68,9 @@ class Histogram:
     NaN and infinities included; `min`, `max` and `sum` are those of the finite values (NaN where there is none).
     """
 
-    left: NDArray[np.float64]
-    width: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    left: NDArray[np.float64] = field(repr=False)
+    width: NDArray[np.float64] = field(repr=False)
+    counts: NDArray[np.int64] = field(repr=False)
     count: int
     min: float
     max: float
@@ -80,9 +82,12 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Graph:
-    """A computational graph: `data` is a serialised `mindspore.irpb.GraphProto`."""
+    """A computational graph: `data` is a serialised `mindspore.irpb.GraphProto`.
 
-    data: bytes
+    `instrument.codec.graph` lists its `nodes` and `parameters`.
+    """
+
+    data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -90,14 +95,14 @@ class Lineage:
     """Where a run came from: `data` is the serialised message of the lineage kind `what`."""
 
     what: str
-    data: bytes
+    data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Landscape:
     """A loss landscape: `data` is a serialised `mindspore.irpb.LossLandscape`."""
 
-    data: bytes
+    data: bytes = field(repr=False)
 
 
 Value = Scalar | Tensor | Image | Histogram | Graph | Lineage | Landscape

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.write.pool import DEFAULT_RING_BYTES
 
@@ -32,12 +34,12 @@ def default_processes() -> int:
 
 
 def check_int(name: str, value: Any, least: int) -> int:
-    """Raises `TypeError` for what is no int (bool is none), `ValueError` for one below `least`."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    """A Python or NumPy integer; raises `TypeError` for another type (bool is none), `ValueError` for one too small."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected an int of at least {least}.")
     if value < least:
         raise ValueError(f"{name} is {value}; expected an int of at least {least}.")
-    return value
+    return int(value)
 
 
 def check_bool(name: str, value: Any) -> bool:

@@ -93,8 +93,8 @@ class SummaryRecord:
         self._pid = os.getpid()
         self._sink = _open(options)
         self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
+        ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
-        framework.take_summaries()  # whatever ran before this recorder was made is not its business
 
     # ------------------------------------------------------------------ what a user calls
 
@@ -116,6 +116,7 @@ class SummaryRecord:
         """
         if mode not in ("train", "eval"):
             raise ValueError(f"mode is {mode!r}; expected 'train' or 'eval'.")
+        ops.gather()  # what ran so far belongs to the mode that ends here
         self._mode = mode
         self._inbox.is_open = mode == "train"
 

@@ -92,7 +92,7 @@ class Loop:
             self.call("on_train_end")
         return self
 
-    def evaluate(self, metrics: dict[str, Any], inside: bool = True, **changes: Any) -> None:
+    def evaluate(self, metrics: dict[str, Any], **changes: Any) -> None:
         """An evaluation that tells the callbacks, as `model.eval` does; with parameters of its own."""
         given = {"mode": "eval", "cur_step_num": 0, "list_callback": self.callbacks, "valid_dataset": dataset()}
         context = RunContext(_InternalCallbackParam({**given, **changes}))

@@ -29,7 +29,7 @@ def sample(dtype: str) -> np.ndarray[Any, Any]:
 
 
 def bfloat16_of(number: float) -> float:
-    """The nearest number with eight significant bits, ties to even, which is what bfloat16 holds in the normal range."""
+    """The nearest number with eight significant bits, ties to even, which is what bfloat16 holds."""
     mantissa, exponent = math.frexp(number)
     return math.ldexp(float(round(mantissa * 256)), exponent - 8)
 
@@ -128,7 +128,8 @@ def test_shapes_without_extent_are_kept(shape: tuple[int, ...]) -> None:
     [
         (np.array([1 + 2j], np.complex64), "complex64"), (np.array([1 + 2j]), "complex128"), (np.str_("x"), "<U1"),
         (np.array(["a", "b"]), "<U1"), (np.array([b"a"]), "|S1"), (np.array([None]), "object"), (2**64, "object"),
-        (-(2**63) - 1, "object"), (np.array(["2020-01-01"], "M8[D]"), "datetime64"), ("text", "str"), (b"bytes", "bytes"),
+        (-(2**63) - 1, "object"), (np.array(["2020-01-01"], "M8[D]"), "datetime64"), ("text", "str"),
+        (b"bytes", "bytes"),
         ([1.0, 2.0], "list"), ((1.0,), "tuple"), ({"a": 1}, "dict"), (None, "NoneType"), (1 + 2j, "complex"),
         (np.longdouble(1.0), "float128"), (object(), "object"),
     ],

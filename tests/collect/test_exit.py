@@ -1,4 +1,4 @@
-"""Scripts that record and end, in whatever way: they end by themselves, their body ran once, and every point is there."""
+"""Scripts that record and end, in whatever way: they end by themselves, and every point is there."""
 
 from __future__ import annotations
 
@@ -74,10 +74,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
 
 
 @pytest.mark.parametrize("name", [*ENDS, "-c", "stdin"])
-def test_a_script_ends_and_everything_is_kept(
-    finished: dict[str, tuple[Path, Future[Finished]]], name: str
-) -> None:
-    """Its body ran once, its status is its own, nothing is printed at the end, all points are readable, nobody is left."""
+def test_a_script_ends_and_everything_is_kept(finished: dict[str, tuple[Path, Future[Finished]]], name: str) -> None:
+    """Its body ran once, its status is its own, all points are readable, and no process is left."""
     directory, future = finished[name]
     result = future.result()
     assert result.stdout == "BODY\n"
@@ -87,5 +85,7 @@ def test_a_script_ends_and_everything_is_kept(
     points = read(directory).scalars("loss")
     assert list(zip(points.step.tolist(), points.value.tolist(), strict=True)) == [(n, float(n)) for n in range(5)]
     assert read(directory).damage == []
-    left = [one.info["cmdline"] for one in psutil.process_iter(["cmdline"]) if str(directory) in str(one.info["cmdline"])]
+    left = [
+        one.info["cmdline"] for one in psutil.process_iter(["cmdline"]) if str(directory) in str(one.info["cmdline"])
+    ]
     assert left == []

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from mindspore import ops as mindspore_ops
 
-from instrument import SummaryRecord, ops, read
+from instrument import SummaryCollector, SummaryRecord, ops, read
 from instrument.codec.image import pixels
+from tests.collect.fake import Loop
 
 Said = Callable[..., list[str]]
 
@@ -113,6 +114,29 @@ def test_every_open_recorder_gets_the_value(tmp_path: Path) -> None:
     assert read(tmp_path / "third").tags() == {}
 
 
+def test_a_second_recorder_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    """What ran between the opening of two recorders belongs to the first, though nobody had fetched it yet."""
+    with record(tmp_path / "first") as first:
+        mindspore_ops.ScalarSummary()("s", ms.Tensor(1.5))  # MindSpore keeps it until somebody asks
+        with record(tmp_path / "second") as second:
+            second.record(1)
+        first.record(1)
+    assert read(tmp_path / "first").scalars("s")[1] == 1.5
+    assert read(tmp_path / "second").tags() == {}
+
+
+def test_a_value_belongs_to_the_mode_in_which_it_came(tmp_path: Path) -> None:
+    """An evaluation between a training step and its record neither drops nor replaces the step's values."""
+    with record(tmp_path) as recorder:
+        for scalar in (ops.ScalarSummary(), mindspore_ops.ScalarSummary()):
+            scalar("s", ms.Tensor(1.0))
+            recorder.set_mode("eval")
+            scalar("s", ms.Tensor(2.0))
+            recorder.set_mode("train")
+            recorder.record(1)
+    assert read(tmp_path).scalars("s", superseded=True).value.tolist() == [1.0, 1.0]
+
+
 def test_in_eval_mode_operators_are_passed_over(tmp_path: Path) -> None:
     """Between set_mode("eval") and set_mode("train") values of operators are dropped, not kept for later."""
     scalar = ops.ScalarSummary()
@@ -139,7 +163,7 @@ def test_plugin_filter_holds_for_operators(tmp_path: Path) -> None:
 
 
 def test_a_name_used_twice_keeps_the_later(tmp_path: Path, said: Said) -> None:
-    """Two calls with one name before a record: the last counts and one warning says so; another kind is another name."""
+    """Two calls with one name before a record: the last counts, one warning says so; another kind is another name."""
     with record(tmp_path) as recorder:
         for step in range(3):
             ops.ScalarSummary()("x", ms.Tensor(1.0))
@@ -198,3 +222,70 @@ def test_without_a_reader_nothing_is_converted(tmp_path: Path) -> None:
     gc.collect()
     tensor("t", watched)
     assert watched.looks == 0
+
+
+# ---------------------------------------------------------------- in a training that is collected
+
+
+ONLY_METRICS = {"collect_specified_data": {"collect_metric": True}, "keep_default_action": False}
+
+
+def collector(directory: Path, **options: Any) -> SummaryCollector:
+    return SummaryCollector(directory, **{"collect_freq": 1, "num_process": 0, **options})
+
+
+def test_operators_are_recorded_at_collected_steps_only(tmp_path: Path, said: Said) -> None:
+    """Between the collected steps, in an evaluation and outside of steps, summary operators leave nothing."""
+    scalar, tensor = ops.ScalarSummary(), ops.TensorSummary()
+
+    def operators(number: float) -> None:
+        scalar("s", ms.Tensor(number))
+        tensor("t", ms.Tensor([number]))
+
+    one = collector(tmp_path, collect_freq=3, collect_tensor_freq=4, **ONLY_METRICS)
+    loop = Loop(one, at_step=lambda step, _: operators(float(step)))
+    with loop.entered():
+        loop.call("on_train_begin")
+        operators(-1.0)
+        for step in range(1, 10):
+            loop.step(step)
+            operators(-1.0)
+            if step == 5:
+                loop.evaluate({"accuracy": 0.5})
+                operators(-1.0)
+        loop.call("on_train_epoch_end")
+        loop.call("on_train_end")
+    operators(-1.0)
+    run = read(tmp_path)
+    assert run.scalars("s").step.tolist() == run.scalars("s").value.tolist() == [1, 3, 6, 9]
+    assert run.tensors("t").step.tolist() == [1, 4, 8]
+    assert [run.tensors("t")[step].tolist() for step in (1, 4, 8)] == [[1.0], [4.0], [8.0]]
+    assert said("more than once") == []
+
+
+def test_a_name_twice_in_a_step_keeps_the_later(tmp_path: Path, said: Said) -> None:
+    """Two operators with one name: the last value counts, and one warning says so for the whole training."""
+    scalar, other = ops.ScalarSummary(), ops.ScalarSummary()
+
+    def twice(step: int, _: Any) -> None:
+        scalar("s", ms.Tensor(1.0))
+        other("s", ms.Tensor(2.0))
+
+    Loop(collector(tmp_path), at_step=twice).train(range(1, 4))
+    assert read(tmp_path).scalars("s").value.tolist() == [2.0] * 3
+    assert len(said("'s' came more than once")) == 1
+
+
+def test_an_operators_value_that_cannot_be_recorded_is_said_once(tmp_path: Path, said: Said) -> None:
+    """A vector as a scalar, a complex tensor and a name that is no Unicode stop nothing."""
+    scalar, tensor = ops.ScalarSummary(), ops.TensorSummary()
+
+    def odd(step: int, _: Any) -> None:
+        scalar("odd/vector", ms.Tensor([1.0, 2.0]))
+        tensor("odd/complex", ms.Tensor(np.array([1j], np.complex64)))
+        scalar("odd/\udcff", ms.Tensor(1.0))
+        scalar("good", ms.Tensor(float(step)))
+
+    Loop(collector(tmp_path, **ONLY_METRICS), at_step=odd).train(range(1, 4))
+    assert read(tmp_path).tags()["scalar"] == ["good", "learning_rate/auto", "loss/auto"]
+    assert len(said("A summary operator's value is not recorded")) == 3

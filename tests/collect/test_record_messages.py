@@ -148,7 +148,7 @@ def test_hostile_bytes_are_refused(tmp_path: Path, processes: int, plugin: str, 
 @pytest.mark.parametrize("value", ["text", 1.0, None, [1], np.zeros(3)])
 def test_what_is_no_message_is_refused(tmp_path: Path, plugin: str, value: Any) -> None:
     """Other types raise TypeError and say what is expected."""
-    with SummaryRecord(tmp_path, num_process=0) as recorder, pytest.raises(TypeError, match="'wrong'.*; expected "):
+    with SummaryRecord(tmp_path, num_process=0) as recorder, pytest.raises(TypeError, match=r"'wrong'.*; expected "):
         recorder.add_value(plugin, "wrong", value)
 
 

@@ -274,7 +274,8 @@ def test_a_refused_tag_harms_nothing(
 @pytest.mark.parametrize(
     ("plugin", "value", "error"),
     [
-        ("scalar", [1.0], TypeError), ("scalar", "1", TypeError), ("scalar", 1j, TypeError), ("scalar", None, TypeError),
+        ("scalar", [1.0], TypeError), ("scalar", "1", TypeError), ("scalar", 1j, TypeError),
+        ("scalar", None, TypeError),
         ("scalar", np.zeros(2), ValueError), ("scalar", np.zeros(0), ValueError), ("scalar", 10**400, ValueError),
         ("tensor", np.array([1j], np.complex64), TypeError), ("tensor", [1, 2], TypeError),
         ("histogram", np.array([1j], np.complex64), TypeError), ("histogram", np.array(["a"]), TypeError),

@@ -120,7 +120,7 @@ def test_points_without_dimension_stay_so(ran: Ran) -> None:
     assert [(array.shape, array.item()) for array in tensors(run, "point")] == [((), number) for number in sums]
     assert scalars(run, "point") == sums
     for step in STEPS:
-        assert_histogram(run, "point", step, np.float32([15.5 * step]))
+        assert_histogram(run, "point", step, np.array([15.5 * step], np.float32))
 
 
 def test_pictures_are_recorded_in_both_layouts(ran: Ran) -> None:
@@ -148,7 +148,7 @@ def test_a_name_used_twice_keeps_the_later(ran: Ran) -> None:
 
 
 def test_branches_are_recorded_when_they_are_taken(ran: Ran, mode: str) -> None:
-    """Where a branch was taken its value is that step's; a graph repeats the last one where it was not, as MindSpore."""
+    """Where a branch was taken its value is that step's; a graph repeats the last one where it was not."""
     run = ran.run()
     mean = 15.5 / 32
     taken, other = run.scalars("if", superseded=True), run.tensors("else", superseded=True)
@@ -174,3 +174,25 @@ def test_the_networks_graph_is_recorded_once(ran: Ran, mode: str) -> None:
     assert run.graphs(tag, superseded=True).step.tolist() == [1]
     operators = {node.op_type for node in graph_codec.nodes(run.graph)}
     assert {"Flatten", "ScalarSummary", "SGD", "Switch"} <= operators
+
+
+PLACES = {
+    "used": [3.0, 1.0], "unused": [4.0, 2.0], "used/twice": [6.0, 2.0], "unused/view": [[4.0], [2.0]],
+    "constant/view": [[1.0, 2.0]], "input": [0.0, 1.0, 2.0], "input/view": [[0.0], [1.0], [2.0]], "frozen": 5.0,
+    "count": 2, "result": 7.0,
+}  # fmt: skip
+INSIDE = {
+    "inside": {"inside/used": [3.0, 1.0], "inside/unused/view": [[4.0], [2.0]], "inside/result": 7.0},
+    "loop": {"inside/used": [3.0, 1.0], "inside/result": 14.0, "inside/index": 1},
+}
+
+
+@pytest.mark.parametrize("kind", ["forward", "training"])
+@pytest.mark.parametrize("place", ["plain", "branch", "inside", "loop"])
+def test_no_place_in_a_graph_loses_a_value(script: Script, place: str, kind: str) -> None:
+    """Parameters, constants, views and results beside and inside of branches and loops, with gradients and without."""
+    run = script("places").run(f"{place}-{kind}")
+    found: dict[str, Any] = {tag: run.tensors(tag)[1].tolist() for tag in run.tags()["tensor"]}
+    found |= {tag: run.scalars(tag)[1] for tag in run.tags()["scalar"]}
+    inside = {"inside/input": [0.0, 1.0, 2.0], **INSIDE[place]} if place in INSIDE else {}
+    assert found == {**PLACES, **inside}

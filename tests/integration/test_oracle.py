@@ -152,7 +152,9 @@ def test_raw_histograms_are_equal(seen: dict[str, Any], directory: Path) -> None
     """Left, width and count of each bucket, what is not finite, minimum, maximum, sum and count."""
     for one in seen["raw"]:
         found = rows(one["histograms"])
-        for row, (tag, step, wall_time, ours) in zip(found, points(read(directory / one["file"]), "histogram"), strict=True):
+        for row, (tag, step, wall_time, ours) in zip(
+            found, points(read(directory / one["file"]), "histogram"), strict=True
+        ):
             has_finite = bool(ours.counts.size)
             assert row == {
                 **head(tag, step, wall_time),
@@ -179,7 +181,9 @@ def test_raw_tensors_are_equal(seen: dict[str, Any], directory: Path) -> None:
     """Dims, dtype and values as float32 of each tensor; MindInsight reads float_data alone."""
     for one in seen["raw"]:
         found = rows(one["tensors"])
-        for row, (tag, step, wall_time, tensor) in zip(found, points(read(directory / one["file"]), "tensor"), strict=True):
+        for row, (tag, step, wall_time, tensor) in zip(
+            found, points(read(directory / one["file"]), "tensor"), strict=True
+        ):
             expected = {
                 **head(tag, step, wall_time), "dims": list(tensor.array.shape), "dtype": data_type(tensor),
                 "filled": ["float_data"], **floats(tensor.array),

@@ -551,7 +551,8 @@ def test_flushing_in_a_signal_handler(sink_at: OpenSink, elements: int) -> None:
         sink.flush()
         found.append(steps(sink.path))
 
-    with stopped(sink) as go_on, handler(flush), signal_when(is_full(sink, 1000)):
+    need = 1000 if elements == 100 else SMALL_RING // 4 + 64
+    with stopped(sink) as go_on, handler(flush), signal_when(is_full(sink, need)):
         assert all(sink.write(tensor(step, 100 if step < 20 else elements)) for step in range(200))
     sink.close()
     (at_flush,) = found
@@ -573,7 +574,8 @@ def test_closing_in_a_signal_handler(sink_at: OpenSink, elements: int, leaves: b
             raise SystemExit(3)
 
     answers: list[bool] = []
-    with stopped(sink) as go_on, handler(close), signal_when(is_full(sink, 1000)):
+    need = 1000 if elements == 100 else SMALL_RING // 4 + 64
+    with stopped(sink) as go_on, handler(close), signal_when(is_full(sink, need)):
         try:
             for step in range(200):
                 answers.append(sink.write(tensor(step, 100 if step < 20 else elements)))

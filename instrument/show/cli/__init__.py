@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser(words).parse_args(words)
         code: int = arguments.command(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it was closed before we started
+            sys.stdout.flush()
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
         return int(stop.code or 0)
     except BrokenPipeError:

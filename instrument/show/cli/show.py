@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.superseded and arguments.tag is None:
+        print("instrument show: --superseded is for the points of one tag; give --tag too", file=sys.stderr)
+        return 2
     opened = read(arguments.run)
     if arguments.tag is None:
         report = describe.overview(opened)

@@ -1,6 +1,6 @@
 """Train a small network on scikit-learn's digits with a collector, and keep beside the files what they must hold.
 
-    digits.py graph|pynative DIRECTORY
+digits.py graph|pynative DIRECTORY
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trainings that end before their time, one behind the other, in a flat script: no function, no main guard.
 
-    interrupted.py graph|pynative DIRECTORY
+interrupted.py graph|pynative DIRECTORY
 """
 
 import os

@@ -1,6 +1,6 @@
 """A loop written by hand, with gradients of several batches to one update, recorded by `SummaryRecord`.
 
-    loops.py graph|pynative DIRECTORY
+loops.py graph|pynative DIRECTORY
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def main(mode: str, directory: Path) -> None:
                     mean = sum(losses[1:], losses[0]) / len(losses)
                     record.add_value("scalar", "loss", mean)
                     record.add_value("histogram", "w", network.w)
-                    expected.append([update, float(mean.asnumpy()), float(losses[-1].asnumpy()), network.w.asnumpy()[0]])
+                    expected.append(
+                        [update, float(mean.asnumpy()), float(losses[-1].asnumpy()), network.w.asnumpy()[0]]
+                    )
                     optimizer((sum(gradients[1:], gradients[0]),))
                     assert record.record(update)
                     losses, gradients = [], []

@@ -1,6 +1,6 @@
 """Summary operators inside `construct`, in every place and on every kind of value, recorded by hand.
 
-    operators.py graph|pynative DIRECTORY
+operators.py graph|pynative DIRECTORY
 """
 
 from __future__ import annotations
@@ -99,6 +99,14 @@ class Net(nn.Cell):
         return self.dense(self.flatten(x)).sum()
 
 
+def evaluate(network: Net, record: SummaryRecord) -> None:
+    record.set_mode("eval")
+    network.set_train(False)
+    network(ms.Tensor(BASE * 100), ms.Tensor(1))
+    network.set_train()
+    record.set_mode("train")
+
+
 def main(mode: str, directory: Path) -> None:
     ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE, device_target="CPU")
     network = Net()
@@ -109,10 +117,10 @@ def main(mode: str, directory: Path) -> None:
         for step in range(1, STEPS + 1):
             weights.append([network.dense.weight.asnumpy().copy(), network.one.asnumpy().copy()])
             train(ms.Tensor(BASE * step), ms.Tensor(step % 2))
+            if step == 3:  # an evaluation between a step and its record
+                evaluate(network, record)
             print("recorded", step, record.record(step), flush=True)
-        record.set_mode("eval")
-        network.set_train(False)
-        network(ms.Tensor(BASE * 100), ms.Tensor(1))
+        evaluate(network, record)
         print("recorded", 100, record.record(100), flush=True)
     np.savez(
         directory / "expected.npz",

@@ -1,6 +1,6 @@
 """A run with everything in it, for a reader that is not ours: a training, and two recorders open on its directory.
 
-    rich.py DIRECTORY
+rich.py DIRECTORY
 """
 
 from __future__ import annotations
@@ -19,7 +19,19 @@ from instrument import SummaryCollector, SummaryRecord
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )  # fmt: skip
-TAGS = ["a b", "a/b[:Scalar]", "/a//b", "准确率 %", "x" * 5000, "line\nbreak", "nul\0byte", "..", "😀", "a\\b", "<b>&amp;"]
+TAGS = [
+    "a b",
+    "a/b[:Scalar]",
+    "/a//b",
+    "准确率 %",
+    "x" * 5000,
+    "line\nbreak",
+    "nul\0byte",
+    "..",
+    "😀",
+    "a\\b",
+    "<b>&amp;",
+]
 NUMBERS = [0.5, 0.1, float("nan"), float("inf"), float("-inf"), 1e300, -0.0, 2**24 + 1]
 
 
