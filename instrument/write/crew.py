@@ -138,8 +138,15 @@ class Crew:
         return worker.process if worker is not None else None
 
     def wake(self, index: int) -> None:
-        """Ring the bell of worker `index`."""
-        os.eventfd_write(self._bells[index], 1)
+        """Ring the bell of worker `index`, unless it will look by itself in a moment."""
+        if not self.pool.is_awake(index):
+            os.eventfd_write(self._bells[index], 1)
+
+    def hurry(self) -> None:
+        """Ring the bell of each worker that has something to do: somebody waits for it."""
+        for bell, ring in zip(self._bells, self.pool.rings, strict=True):
+            if ring.head != ring.tail:
+                os.eventfd_write(bell, 1)
 
     # ------------------------------------------------------------------ all of them
 
@@ -247,12 +254,16 @@ class Crew:
         self._release()
 
     def _see_off(self, process: subprocess.Popen[bytes]) -> None:
+        if self._nothing_is_left():
+            process.kill()  # it would only take longer to end by itself, much longer when it has just been started
         try:
             process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             log.error("The worker that writes %s does not end.", self._path)
-            if all(ring.tail == ring.head for ring in self.pool.rings):  # otherwise it has something left to write
-                process.kill()
+
+    def _nothing_is_left(self) -> bool:
+        """Whether the workers have written everything that was published."""
+        return all(ring.tail == ring.head for ring in self.pool.rings)
 
     def disband(self) -> None:
         """`end`, where no thread watches."""

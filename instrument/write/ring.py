@@ -20,15 +20,16 @@ START, MORE, _PAD = 1, 2, 4
 
 _ALIGNMENT_BYTES = 64
 _HEAD, _TAIL = 0, 16  # 64-bit words, on cache lines of their own
-_RECORD = struct.Struct("=QQQ")  # payload bytes, sequence number, flags
+_RECORD = struct.Struct("=QQQQ")  # payload bytes, sequence number, flags, bytes of the whole record
 
 
 class Chunk(NamedTuple):
-    """One record or one chunk of a large one: `end` is the position behind it."""
+    """One record or one chunk of a large one, which has `whole_bytes` in all; `end` is the position behind it."""
 
     sequence: int
     flags: int
     payload: memoryview
+    whole_bytes: int
     end: int
 
 
@@ -52,8 +53,17 @@ class Ring:
     def tail(self) -> int:
         return self._control[_TAIL]
 
-    def put(self, pieces: Iterable[bytes | memoryview], length: int, sequence: int, flags: int = START) -> bool:
+    def put(
+        self,
+        pieces: Iterable[bytes | memoryview],
+        length: int,
+        sequence: int,
+        flags: int = START,
+        whole_bytes: int | None = None,
+    ) -> bool:
         """Copy a record of `length` bytes in and publish it; False, and nothing happened, where there is no room.
+
+        A chunk says how many bytes its record has in all.
 
         Raises:
             ValueError: the record is larger than `largest_record_bytes`.
@@ -69,9 +79,9 @@ class Ring:
             return False
         data = self._data
         if padding:
-            _RECORD.pack_into(data, offset, padding, sequence, _PAD)
+            _RECORD.pack_into(data, offset, padding, sequence, _PAD, 0)
             offset = 0
-        _RECORD.pack_into(data, offset, length, sequence, flags)
+        _RECORD.pack_into(data, offset, length, sequence, flags, length if whole_bytes is None else whole_bytes)
         offset += _ALIGNMENT_BYTES
         for piece in pieces:
             end = offset + len(piece)
@@ -84,13 +94,13 @@ class Ring:
         """What was published at `position`, or None where the producer has come no further."""
         while position != self._control[_HEAD]:
             offset = position % self.capacity_bytes
-            length, sequence, flags = _RECORD.unpack_from(self._data, offset)
+            length, sequence, flags, whole_bytes = _RECORD.unpack_from(self._data, offset)
             if flags == _PAD:
                 position += length
                 continue
             start = offset + _ALIGNMENT_BYTES
             end = position + _ALIGNMENT_BYTES + length + -length % _ALIGNMENT_BYTES
-            return Chunk(sequence, flags, self._data[start : start + length], end)
+            return Chunk(sequence, flags, self._data[start : start + length], whole_bytes, end)
         return None
 
     def release(self, position: int) -> None:
