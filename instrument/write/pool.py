@@ -37,6 +37,8 @@ DEFAULT_RING_BYTES = 32 << 20
 
 #: A worker with more than this share of its ring unread is busy: the next event goes to another.
 _BUSY_SHARE = 0.25
+#: From the first event of this size on, all of the rings' memory is made ready.
+_LARGE_BYTES = 256 << 10
 #: Waiting here is not idling: a look this often guards against a bell that nobody rang.
 _WAIT_POLL_MS = 200
 _WATCHER_EXIT_SECONDS = 10.0
@@ -100,6 +102,7 @@ class PoolSink:
         self._pid = os.getpid()
         self._closed = False
         self._is_writing = False
+        self._is_warm = False
         self._next_sequence = 1
         self._step = 0
         self._sent: _Sent | None = None
@@ -192,6 +195,9 @@ class PoolSink:
 
     def _publish(self, pieces: list[bytes | memoryview]) -> bool:
         length = sum(map(len, pieces))
+        if length > _LARGE_BYTES and not self._is_warm:
+            self._is_warm = True
+            self._crew.warm()
         index = self._choose()
         ring = self._pool.rings[index]
         if length > ring.largest_record_bytes:
