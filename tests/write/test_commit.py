@@ -1,0 +1,397 @@
+"""Committing: events go into their files in order and whole, and what cannot be written costs no other event."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instrument.codec import wire
+from instrument.codec.lineage import custom_message
+from instrument.eventfile.reader import EventFileReader
+from instrument.values import Event, Item
+from instrument.write import commit
+from instrument.write.commit import LINEAGE, SUMMARY, Committer, Job, Notice, State
+from instrument.write.sink import item_bound_bytes, upper_bound_bytes
+from tests.write.build import custom, frame_count, numbers, scalar, tensor
+
+needs_pwritev = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="this system has no pwritev to stand in for")
+
+
+class Desk:
+    """A committer with its two files in a directory, and what it reported."""
+
+    def __init__(self, directory: Path, max_file_bytes: int | None = None) -> None:
+        self.paths = (str(directory / "summary"), str(directory / "lineage"))
+        self.notices: list[Notice] = []
+        self.state = State()
+        self.committer = Committer(max_file_bytes, self.notices.append)
+
+    def job(self, event: Event, ahead: int = 1) -> Job:
+        return commit.encode(self.state.sequence + ahead, event, self.paths, self.notices.append)
+
+    def apply(self, *events: Event) -> State:
+        jobs = [self.job(event, ahead) for ahead, event in enumerate(events, 1)]
+        self.state = self.committer.apply(self.state, jobs)
+        return self.state
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(os.path.getsize(path) if os.path.exists(path) else 0 for path in self.paths)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def both(step: int) -> Event:
+    """An event for both files."""
+    return Event(step, 1.0, (*scalar(step).items, *custom(step).items))
+
+
+def size(event: Event) -> tuple[int, int]:
+    """The bytes that an event takes in the two files."""
+    job = commit.encode(1, event, ("", ""), lambda notice: None)
+    return wire.size(job.frames[SUMMARY]), wire.size(job.frames[LINEAGE])
+
+
+def fail_once(call: int, error: int, partial: int = 0) -> Callable[..., int]:
+    """A pwritev whose call number `call` writes `partial` bytes, and whose next one raises; all others work."""
+    real, calls = os.pwritev, [0]
+
+    def pwritev(fd: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
+        calls[0] += 1
+        if calls[0] == call:
+            return os.pwrite(fd, b"".join(pieces)[:partial], offset)
+        if calls[0] == call + 1:
+            raise OSError(error, "no")
+        return real(fd, pieces, offset)
+
+    return pwritev
+
+
+def test_two_files(desk: Desk) -> None:
+    """Each event goes into the files that its items belong to; the state knows sequence, lengths and events."""
+    assert desk.apply(scalar(1)) == State(1, size(scalar(1))[SUMMARY], 0, 1)
+    desk.apply(custom(2), both(3))
+    assert desk.state == State(3, *desk.sizes, 3)
+    assert desk.sizes[LINEAGE] == 2 * size(custom(2))[LINEAGE]
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (3, 3.0)]
+    assert frame_count(desk.paths[LINEAGE]) == 2
+    assert desk.notices == []
+
+
+def test_an_event_without_items_counts(desk: Desk) -> None:
+    """It is committed like any other, and touches no file."""
+    assert desk.apply(Event(1, 1.0, ())) == State(1, 0, 0, 1)
+    assert desk.sizes == (0, 0)
+
+
+def test_a_batch_is_one_write(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many events a batch has, each file gets one system call."""
+    calls: list[int] = []
+    real = os.pwritev
+
+    def pwritev(fd: int, pieces: Sequence[bytes], offset: int) -> int:
+        calls.append(fd)
+        return real(fd, pieces, offset)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    desk.apply(*(both(step) for step in range(500)))
+    assert len(calls) == 2
+    assert desk.state == State(500, *desk.sizes, 500)
+
+
+def test_a_successor_carries_on(desk: Desk) -> None:
+    """A committer that begins at a state cuts off what lies behind it, in both files."""
+    desk.apply(both(1))
+    for path in desk.paths:
+        with open(path, "ab") as file:
+            file.write(b"the beginning of a frame that nobody finished")
+    desk.committer = Committer(None, desk.notices.append)
+    desk.apply(both(2))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (2, 2.0)]
+    assert frame_count(desk.paths[LINEAGE]) == 2
+    assert desk.sizes == desk.state[1:3]
+
+
+@needs_pwritev
+@pytest.mark.parametrize("partial", [0, 1, 30])
+def test_a_failing_write_keeps_nothing_of_the_batch(desk: Desk, monkeypatch: pytest.MonkeyPatch, partial: int) -> None:
+    """On ENOSPC the file ends at the last good frame; the batch counts as lost, and the next one works."""
+    before = desk.apply(scalar(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", fail_once(1, errno.ENOSPC, partial))
+        after = desk.apply(scalar(2), scalar(3))
+    assert after == before._replace(sequence=3, lost=2)
+    assert desk.sizes[SUMMARY] == before.summary_bytes
+    path, reason = desk.paths[SUMMARY], os.strerror(errno.ENOSPC)
+    assert desk.notices == [Notice("lost", 2, path, reason), Notice("lost", 3, path, reason)]
+    desk.apply(scalar(4))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (4, 4.0)]
+    assert desk.state[3:5] == (2, 2)
+
+
+@needs_pwritev
+@pytest.mark.parametrize("failing", [SUMMARY, LINEAGE])
+def test_one_file_of_two_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    """What can be written is; the event counts as lost, once."""
+    desk.apply(both(1))
+    lengths = list(desk.sizes)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", fail_once(failing + 1, errno.EIO, 5))
+        desk.apply(both(2))
+    lengths[1 - failing] += size(both(2))[1 - failing]
+    assert list(desk.sizes) == lengths == list(desk.state[1:3])
+    assert desk.state[3:5] == (1, 1)
+    assert [notice.path for notice in desk.notices] == [desk.paths[failing]]
+    desk.apply(both(3))
+    assert desk.state[3:5] == (2, 1)
+    assert [step for step, _ in numbers(desk.paths[SUMMARY])] == ([1, 3] if failing == SUMMARY else [1, 2, 3])
+    assert frame_count(desk.paths[LINEAGE]) == (2 if failing == LINEAGE else 3)
+
+
+def test_a_file_that_cannot_be_opened(desk: Desk) -> None:
+    """Where the name is taken by a directory, the event is lost, and written again when the name is free."""
+    os.mkdir(desk.paths[SUMMARY])
+    desk.apply(both(1))
+    assert desk.state == State(1, 0, size(both(1))[LINEAGE], 0, 1)
+    assert [notice.reason for notice in desk.notices] == [os.strerror(errno.EISDIR)]
+    os.rmdir(desk.paths[SUMMARY])
+    desk.apply(scalar(2))
+    assert numbers(desk.paths[SUMMARY]) == [(2, 2.0)]
+
+
+def test_an_event_that_cannot_be_encoded(desk: Desk) -> None:
+    """An encoder's failure costs its event and no other, and says what was wrong."""
+    bad = [
+        Event(2, 1.0, (Item("tensor", "t", np.array([object()]), "object"),)),
+        Event(3, 1.0, (Item("no kind", "t", np.ones(3)), *scalar(3).items)),
+        Event(4, 1.0, (Item("image", "t", np.ones((2, 2))),)),
+        Event(5, 1.0, (Item("train_lineage", "t", 1.0), *scalar(5).items)),
+    ]
+    desk.apply(scalar(1), *bad, scalar(6))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (6, 6.0)]
+    assert desk.state == State(6, desk.sizes[SUMMARY], 0, 2, 4)
+    assert [(notice.what, notice.step) for notice in desk.notices] == [("lost", step) for step in (2, 3, 4, 5)]
+    assert all(notice.reason.startswith("it cannot be encoded: ") for notice in desk.notices)
+    assert "no kind" in desk.notices[1].reason
+
+
+def test_the_limit(tmp_path: Path) -> None:
+    """The first event that does not fit closes the file, for smaller ones too: whole frames only, one notice."""
+    one, large = size(scalar(1))[SUMMARY], size(tensor(3, 1000))[SUMMARY]
+    desk = Desk(tmp_path, 3 * one)
+    desk.apply(scalar(1), scalar(2), tensor(3, 1000), scalar(4))
+    assert 2 * one + large > 3 * one
+    assert desk.state == State(4, 2 * one, 0, 2, 0, 1 << SUMMARY)
+    desk.apply(scalar(5), tensor(6, 1000))
+    assert desk.state == State(6, 2 * one, 0, 2, 0, 1 << SUMMARY)
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (2, 2.0)]
+    assert desk.notices == [Notice("limit", 3, desk.paths[SUMMARY], f"max_file_size is {3 * one}")]
+
+
+@pytest.mark.parametrize("spare", [-1, 0, 1])
+def test_the_limit_to_the_byte(tmp_path: Path, spare: int) -> None:
+    """A file may be as large as the limit, and not one byte larger."""
+    desk = Desk(tmp_path, 3 * size(scalar(1))[SUMMARY] + spare)
+    desk.apply(*(scalar(step) for step in range(1, 6)))
+    assert numbers(desk.paths[SUMMARY]) == [(step, float(step)) for step in range(1, 4 if spare >= 0 else 3)]
+
+
+def test_each_file_has_its_own_limit(tmp_path: Path) -> None:
+    """A full summary file leaves the lineage file open, and the other way round."""
+    desk = Desk(tmp_path, 1000)
+    desk.apply(*(tensor(step, 50) for step in range(1, 10)))
+    assert desk.state.full == 1 << SUMMARY
+    desk.apply(custom(10))
+    assert (desk.state.full, desk.sizes[LINEAGE]) == (1 << SUMMARY, size(custom(10))[LINEAGE])
+    events = desk.state.events
+    desk.apply(both(11))  # its lineage is written, but it is not whole
+    assert desk.state[2:4] == (2 * size(custom(10))[LINEAGE], events)
+    desk.apply(custom(12, "x" * 1000), custom(13))
+    assert desk.state.full == 1 << SUMMARY | 1 << LINEAGE
+    assert [notice.path for notice in desk.notices] == list(desk.paths)
+    assert frame_count(desk.paths[LINEAGE]) == 2
+
+
+def test_a_full_file_stays_full_for_a_successor(tmp_path: Path) -> None:
+    """The limit's notice comes once, though another worker goes on."""
+    desk = Desk(tmp_path, 100)
+    desk.apply(tensor(1, 100))
+    desk.committer = Committer(100, desk.notices.append)
+    desk.apply(scalar(2))
+    assert desk.state == State(2, 0, 0, 0, 0, 1 << SUMMARY)
+    assert [notice.step for notice in desk.notices] == [1]
+
+
+# ---------------------------------------------------------------------- files that others delete
+
+
+@pytest.mark.parametrize("with_directory", [False, True])
+def test_a_deleted_file_is_begun_anew(tmp_path: Path, with_directory: bool) -> None:
+    """One notice says that what it held is gone; directory and file are made again and are valid."""
+    desk = Desk(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    desk.apply(both(1), both(2))
+    for path in desk.paths:
+        os.unlink(path)
+    if with_directory:
+        (tmp_path / "run").rmdir()
+    desk.apply(both(3))
+    desk.apply(both(4))
+    assert numbers(desk.paths[SUMMARY]) == [(3, 3.0), (4, 4.0)]
+    assert next(iter(EventFileReader(desk.paths[SUMMARY]))).tobytes().endswith(b"MindSpore.Event:1")
+    assert frame_count(desk.paths[LINEAGE]) == 2
+    assert desk.sizes == desk.state[1:3]
+    assert [(notice.what, notice.step, notice.path) for notice in desk.notices] == [
+        ("lost", 3, path) for path in desk.paths
+    ]
+
+
+def test_a_deleted_file_is_noticed_by_whoever_opens_it(desk: Desk) -> None:
+    """A worker that comes later does not write behind a hole; the first one then finds the new file."""
+    desk.apply(scalar(1))
+    first = desk.committer
+    os.unlink(desk.paths[SUMMARY])
+    desk.committer = Committer(None, desk.notices.append)
+    desk.apply(scalar(2))
+    desk.committer = first
+    desk.apply(scalar(3))
+    assert numbers(desk.paths[SUMMARY]) == [(2, 2.0), (3, 3.0)]
+    assert len(desk.notices) == 1
+
+
+def test_a_file_that_was_cut_keeps_the_rest(desk: Desk) -> None:
+    """What somebody left of a file is carried on behind, not overwritten."""
+    first = desk.apply(scalar(1)).summary_bytes
+    desk.apply(scalar(2))
+    os.truncate(desk.paths[SUMMARY], first)
+    desk.apply(scalar(3))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (3, 3.0)]
+    assert len(desk.notices) == 1
+
+
+def test_a_renamed_file_goes_on(desk: Desk, tmp_path: Path) -> None:
+    """A file that was moved is still the file."""
+    desk.apply(scalar(1))
+    os.rename(desk.paths[SUMMARY], tmp_path / "moved")
+    desk.apply(scalar(2))
+    assert numbers(tmp_path / "moved") == [(1, 1.0), (2, 2.0)]
+    assert desk.notices == []
+
+
+# ---------------------------------------------------------------------- the bound before encoding
+
+BOUND_ITEMS: dict[str, Callable[[np.random.Generator], Item]] = {
+    "scalar": lambda rng: Item("scalar", "准确率" * 20, 0.1),
+    "float64": lambda rng: Item("tensor", "t", rng.normal(size=(3, 1, 7)), "float64"),
+    "float16 with NaN": lambda rng: Item("tensor", "t", np.array([np.nan, 1], np.float16), "float16"),
+    "many dims": lambda rng: Item("tensor", "t", np.zeros((1,) * 30, np.int8), "int8"),
+    "histogram": lambda rng: Item("histogram", "h", rng.normal(size=100_000)),
+    "not finite": lambda rng: Item("histogram", "h", np.array([np.nan, np.inf, -np.inf] * 1000 + [1e300, -1e300])),
+    "noise": lambda rng: Item("image", "i", rng.integers(0, 256, (9, 3, 31, 17), np.uint8)),
+    "one pixel": lambda rng: Item("image", "i", np.zeros((1, 1, 1, 1))),
+    "graph": lambda rng: Item("graph", "g", rng.bytes(5000)),
+    "lineage": lambda rng: Item("custom_lineage_data", "c", custom_message({"a": "b" * 100})),
+}
+
+
+@pytest.mark.parametrize("name", BOUND_ITEMS)
+def test_no_item_takes_more_than_its_bound(rng: np.random.Generator, name: str) -> None:
+    """`max_file_size` relies on it: no event is larger in its files than was said before it was encoded."""
+    item = BOUND_ITEMS[name](rng)
+    for count in (1, 20):
+        event = Event(2**62, 1.0, (item,) * count)
+        assert sum(size(event)) <= upper_bound_bytes(event)
+    assert sum(size(Event(-1, 1.0, (item,)))) - 60 <= item_bound_bytes(item)
+
+
+# ---------------------------------------------------------------------- tensors as files of their own
+
+TAGS = (
+    "a b", "a:b", "a_b", "a/b", "/a/b", "a//b", "", "准确率", "loss %", "x" * 300, "a\nb", "..", "a\\b", "CON", "é",
+    "e\u0301", "😀", ".", "../../up", "a%2Fb", "a\0b", "~", "x" * 299 + "y", "准" * 100, "准" * 99 + "率", "a_1", "tensor",
+    "x" * 135 + "~" + "0" * 64, "x" * 200, "x" * 201, "\udcff",
+)  # fmt: skip
+
+
+def exported(directory: Path) -> dict[str, Any]:
+    return {path.name: np.load(path, allow_pickle=False) for path in (directory / "tensor").iterdir()}
+
+
+def export(directory: Path, event: Event) -> list[Notice]:
+    notices: list[Notice] = []
+    commit.export_tensors(event, str(directory), notices.append)
+    return notices
+
+
+def test_exported_names_are_one_to_one(tmp_path: Path) -> None:
+    """Whatever the tags are, each tensor has a file of its own inside the directory, with a name that fits anywhere."""
+    directory = tmp_path / "export"
+    items = [Item("tensor", tag, np.array([index], np.int32), "int32") for index, tag in enumerate(TAGS)]
+    assert export(directory, Event(-(2**63), 1.0, items)) == []
+    found = exported(directory)
+    assert sorted(int(array[0]) for array in found.values()) == list(range(len(TAGS)))
+    assert sorted(os.listdir(tmp_path)) == ["export"]
+    assert sorted(os.listdir(directory)) == ["tensor"]
+    assert max(len(os.fsencode(name)) for name in found) <= 255
+
+
+def test_exported_steps_are_files_of_their_own(tmp_path: Path) -> None:
+    """Tag and step cannot be taken for another tag and step."""
+    for tag, step in (("a", 12), ("a_1", 2), ("a", -1), ("a_-1", 1), ("a", 1)):
+        export(tmp_path, Event(step, 1.0, (Item("tensor", tag, np.array([step]), "int64"),)))
+    assert sorted(exported(tmp_path)) == sorted(["a_12.npy", "a_1_2.npy", "a_-1.npy", "a_-1_1.npy", "a_1.npy"])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array(3.5, np.float64), np.zeros((0, 3), np.float32), np.array([True, False]), np.arange(6.0).reshape(2, 3).T,
+        np.array([1.5, -0.0], np.float16), np.array([2**63], np.uint64),
+    ],
+    ids=["0-d", "empty", "bool", "transposed", "float16", "uint64"],
+)  # fmt: skip
+def test_exported_values(tmp_path: Path, array: Any) -> None:
+    """Dtype, shape and values are those recorded."""
+    assert export(tmp_path, Event(1, 1.0, (Item("tensor", "t", array, array.dtype.name),))) == []
+    (result,) = exported(tmp_path).values()
+    assert (result.dtype, result.shape) == (array.dtype, array.shape)
+    assert result.tobytes() == array.tobytes()
+
+
+def test_bfloat16_is_exported_as_float32(tmp_path: Path) -> None:
+    """NumPy has no bfloat16; each of its values is a float32."""
+    export(tmp_path, Event(1, 1.0, (Item("tensor", "t", np.array([1.0, 3.140625], np.float32), "bfloat16"),)))
+    assert exported(tmp_path)["t_1.npy"].dtype == np.float32
+
+
+def test_only_tensors_are_exported(tmp_path: Path) -> None:
+    """Other kinds are not, and without a tensor there is no directory."""
+    items = (*both(1).items, Item("histogram", "h", np.ones(3)), Item("image", "i", np.ones((1, 1, 2, 2))))
+    assert export(tmp_path, Event(1, 1.0, items)) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_exported(tmp_path: Path) -> None:
+    """A failure is reported for each tensor and stops nothing."""
+    (tmp_path / "tensor").write_text("in the way")
+    items = (*tensor(1, 3, "a").items, *tensor(1, 3, "b").items)
+    notices = export(tmp_path, Event(1, 1.0, items))
+    assert [(notice.what, notice.step, os.path.basename(notice.path)) for notice in notices] == [
+        ("export", 1, "a_1.npy"),
+        ("export", 1, "b_1.npy"),
+    ]
+
+
+def test_objects_are_not_exported(tmp_path: Path) -> None:
+    """No file of ours holds a pickle, and none is left half made."""
+    (notice,) = export(tmp_path, Event(1, 1.0, (Item("tensor", "t", np.array([object()]), "object"),)))
+    assert (notice.what, "pickle" in notice.reason) == ("export", True)
