@@ -155,6 +155,10 @@ def _targets(medians: Medians) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------------- tables
 
+_NOT_COMPARED = ("misplaced_values", "processes", "slowdown_percent")
+#: A ratio to what shows as 0.000 is noise.
+_LEAST_COMPARED = 0.0005
+
 
 def markdown(report: dict[str, Any]) -> str:
     """The tables of a report, as `write.py` prints it."""
@@ -204,7 +208,7 @@ def _cell(key: str, figures: dict[str, float | None], ours: dict[str, float | No
     if value is None:
         return "never"
     our = ours.get(key) if ours else None
-    if not our or value <= 0 or our < 0 or key in ("misplaced_values", "processes", "slowdown_percent"):
+    if our is None or our < _LEAST_COMPARED or value <= 0 or key in _NOT_COMPARED:
         return number(value)
     return f"{number(value)} ({number(value / our if FIGURES[key].is_cost else our / value)}x)"
 

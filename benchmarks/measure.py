@@ -24,7 +24,7 @@ import writers
 from workloads import Workload
 from writers import Writer
 
-_SETTLE_S = 1.0
+_SETTLE_S = 0.5
 _VISIBLE_WITHIN_S = 3.0
 _MB = 1e6
 

@@ -54,8 +54,8 @@ class Workload:
     cell_seconds: float = 15.0
 
     def quick(self) -> Workload:
-        """The same with few steps and short pauses."""
-        return replace(self, steps=self.quick_steps, pause_s=min(self.pause_s, 0.1))
+        """The same with few steps."""
+        return replace(self, steps=self.quick_steps)
 
 
 _LOOP = ("step_us_p50", "step_us_p99", "step_us_max")
@@ -68,7 +68,7 @@ _ALL = (
     ),
     Workload(
         "scalars_paced", "5 scalars a step, a step each ms, 1,000 steps",
-        (*_LOOP, "cpu_s"), steps=1_000, quick_steps=200, pause_s=0.001,
+        (*_LOOP, "cpu_s"), steps=1_000, pause_s=0.001,
     ),
     Workload(
         "tensors_4mb", "a float32 tensor of 4 MB a step, back to back, 50 steps",
@@ -76,7 +76,7 @@ _ALL = (
     ),
     Workload(
         "tensors_4mb_paced", "a float32 tensor of 4 MB a step, a step each second",
-        _LOOP, kind="tensor", steps=5, quick_steps=3, elements=1_000_000, pause_s=1.0, warm_up=10,
+        _LOOP, kind="tensor", steps=5, elements=1_000_000, pause_s=1.0, warm_up=10,
     ),
     Workload(
         "tensors_64mb", "a float32 tensor of 64 MB a step, back to back, 3 steps",
@@ -94,7 +94,7 @@ _ALL = (
     Workload(
         "images", "a float32 batch of 32x3x224x224 a step, back to back, 10 steps",
         ("helper_cpu_ms", "wall_ms_per_step", "cpu_ms_per_step"),
-        kind="image", steps=10, quick_steps=2, warm_up=2, writers=_NO_TENSORBOARD,
+        kind="image", steps=10, warm_up=2, writers=_NO_TENSORBOARD,
     ),
     Workload(
         "images_paced", "a float32 batch of 32x3x224x224 a step, a step each 0.8 s",
@@ -111,12 +111,12 @@ _ALL = (
     Workload(
         "memory_4mb", "memory above the process before, with a backlog of 25 tensors of 4 MB",
         ("tree_pss_mb", "worker_pss_mb", "worker_private_mb"),
-        procedure="memory", kind="tensor", steps=25, elements=1_000_000, writers=_RECORDERS,
+        procedure="memory", kind="tensor", steps=25, quick_steps=4, elements=1_000_000, writers=_RECORDERS,
     ),
     Workload(
-        "memory_64mb", "memory above the process before, with a backlog of 3 tensors of 64 MB",
+        "memory_64mb", "memory above the process before, with a backlog of 2 tensors of 64 MB",
         ("tree_pss_mb", "worker_pss_mb", "worker_private_mb"),
-        procedure="memory", kind="tensor", steps=3, elements=16_000_000, writers=(OURS, "mindspore", "tensorboardX"),
+        procedure="memory", kind="tensor", steps=2, elements=16_000_000, writers=(OURS, "mindspore", "tensorboardX"),
     ),
     Workload(
         "training_every_step", "LeNet-5 in graph mode with a collector, collect_freq=1",

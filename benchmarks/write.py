@@ -35,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 
 _PEERS = ("torch", "tensorboardX", "tensorboard")
-_SAMPLE_MS = 5
+_SAMPLE_MS = 10
 _EXIT_PATIENCE_S = 2.0
 _MARKS = ("<!-- write.py: begin -->", "<!-- write.py: end -->")
 

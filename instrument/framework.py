@@ -98,6 +98,16 @@ class Identity(ops.Identity):  # type: ignore[misc]
         return value
 
 
+class StopGradient(ops.StopGradient):  # type: ignore[misc]
+    """Outside of the gradient in a compiled graph; nothing where operators run one by one.
+
+    Without it MindSpore loses the copy of a parameter, in the graph of a training that has a branch or a loop.
+    """
+
+    def __call__(self, value: Any) -> Any:
+        return value
+
+
 _marks = itertools.count()
 
 

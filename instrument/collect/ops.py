@@ -9,7 +9,9 @@
             ...
 
 Called like MindSpore's, in compiled graphs and in PyNative mode. Unlike them they record whatever they are given: the
-outputs of view operators (Flatten, Reshape, Squeeze, stop_gradient), constants, parameters, 0-d tensors and bfloat16.
+outputs of view operators (Flatten, Reshape, Squeeze, stop_gradient), constants, parameters, 0-d tensors and bfloat16,
+in branches and loops too. In a compiled graph an operator in a branch that is not taken gives its last value again:
+MindSpore does not tell the two apart.
 
 Each open recorder has an `Inbox`. In PyNative mode an operator puts a copy of its value there at the moment of the
 call, if any inbox wants it. From compiled graphs values arrive when `gather` fetches them from MindSpore. The list of
@@ -153,12 +155,13 @@ class ScalarSummary:
     def __init__(self) -> None:
         self._record = _primitive(_ops.ScalarSummary)
         self._identity = framework.Identity()
+        self._stop_gradient = framework.StopGradient()
         self._cast = _ops.Cast()
 
     def __call__(self, name, value):  # type: ignore[no-untyped-def]  # the compiler reads this source
         if value.dtype == mindspore.bfloat16:
             value = self._cast(value, mindspore.float32)
-        self._record(framework.unique_name(name, ""), self._identity(value))
+        self._record(framework.unique_name(name, ""), self._identity(self._stop_gradient(value)))
 
 
 @mindspore.jit_class
@@ -168,12 +171,13 @@ class ImageSummary:
     def __init__(self) -> None:
         self._record = _primitive(_ops.ImageSummary)
         self._identity = framework.Identity()
+        self._stop_gradient = framework.StopGradient()
         self._cast = _ops.Cast()
 
     def __call__(self, name, value):  # type: ignore[no-untyped-def]
         if value.dtype == mindspore.bfloat16:
             value = self._cast(value, mindspore.float32)
-        self._record(framework.unique_name(name, ""), self._identity(value))
+        self._record(framework.unique_name(name, ""), self._identity(self._stop_gradient(value)))
 
 
 @mindspore.jit_class
@@ -183,6 +187,7 @@ class TensorSummary:
     def __init__(self) -> None:
         self._record = _primitive(_ops.TensorSummary)
         self._identity = framework.Identity()
+        self._stop_gradient = framework.StopGradient()
         self._cast = _ops.Cast()
         self._expand_dims = _ops.ExpandDims()
 
@@ -194,7 +199,7 @@ class TensorSummary:
         if value.ndim == 0:
             flags = flags + _ZERO_D_FLAG
             value = self._expand_dims(value, 0)
-        self._record(framework.unique_name(name, flags), self._identity(value))
+        self._record(framework.unique_name(name, flags), self._identity(self._stop_gradient(value)))
 
 
 @mindspore.jit_class
@@ -204,6 +209,7 @@ class HistogramSummary:
     def __init__(self) -> None:
         self._record = _primitive(_ops.HistogramSummary)
         self._identity = framework.Identity()
+        self._stop_gradient = framework.StopGradient()
         self._cast = _ops.Cast()
         self._expand_dims = _ops.ExpandDims()
 
@@ -212,4 +218,4 @@ class HistogramSummary:
             value = self._cast(value, mindspore.float32)
         if value.ndim == 0:
             value = self._expand_dims(value, 0)
-        self._record(framework.unique_name(name, ""), self._identity(value))
+        self._record(framework.unique_name(name, ""), self._identity(self._stop_gradient(value)))

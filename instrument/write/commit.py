@@ -169,16 +169,19 @@ def export_tensors(event: Event, directory: str, report: Report) -> None:
         path = os.path.join(directory, "tensor", f"{_file_stem(item.tag)}_{event.step}.npy")
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            np.save(path, np.asarray(item.payload))
+            np.save(path, np.asarray(item.payload), allow_pickle=False)
         except OSError as error:
             report(Notice("export", event.step, path, os.strerror(error.errno or 0)))
+        except ValueError as error:  # objects
+            report(Notice("export", event.step, path, str(error)))
 
 
 def _file_stem(tag: str) -> str:
-    stem = quote(tag, safe="")
+    data = tag.encode("utf-8", "surrogatepass")
+    stem = quote(data, safe="")
     if len(stem) <= _LONGEST_NAME_BYTES:
         return stem
     from hashlib import sha256
 
     # "~" is never percent-encoded, but a digest behind it makes a clash with a shorter tag's name impossible in effect.
-    return f"{stem[: _LONGEST_NAME_BYTES - 65]}~{sha256(tag.encode()).hexdigest()}"
+    return f"{stem[: _LONGEST_NAME_BYTES - 65]}~{sha256(data).hexdigest()}"

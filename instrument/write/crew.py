@@ -61,7 +61,7 @@ class Crew:
         self._memory_bytes = POOL_CONTROL_BYTES + count * (CONTROL_BYTES + ring_bytes)
         self._workers: dict[int, _Worker] = {}
         self._missing: set[int] = set()
-        self._blame: dict[int, tuple[int, int]] = {}
+        self._blame: dict[int, int] = {}
         self._failing_since: float | None = None
         self._next_try = 0.0
         self._fds: list[int] = []
@@ -108,11 +108,10 @@ class Crew:
 
     def _spawn(self, index: int, theirs: socket.socket) -> subprocess.Popen[bytes]:
         files = self._files
-        sequence, blame = self._blame.get(index, (0, 0))
+        given_up = [sequence for sequence, blame in self._blame.items() if blame >= _FATAL_BLAME]
         config = Config(
             index, self._memory_fd, self._memory_bytes, self._ring_bytes, self._bells, self._trainer_bell,
-            theirs.fileno(), files.summary_path, files.export_directory, files.target.max_file_bytes,
-            sequence if blame >= _FATAL_BLAME else 0,
+            theirs.fileno(), files.summary_path, files.export_directory, files.target.max_file_bytes, given_up,
         )  # fmt: skip
         return subprocess.Popen(
             [sys.executable, "-m", "instrument.write.worker", config.to_argument()],
@@ -215,17 +214,23 @@ class Crew:
         worker.socket.close()
         code = worker.process.wait()
         came_to_life, in_hand = self.pool.bury(index)
-        if in_hand:
-            sequence, blame = self._blame.get(index, (0, 0))
-            blame = blame if sequence == in_hand else 0
-            self._blame[index] = (in_hand, blame + (1 if code == -signal.SIGKILL else _CRASH_BLAME))
+        blame = self._lay_blame(in_hand, 1 if code == -signal.SIGKILL else _CRASH_BLAME)
         is_first = self._failing_since is None
-        if came_to_life and self._blame.get(index, (0, 0))[1] < 2 * _FATAL_BLAME:
+        if came_to_life and blame < 2 * _FATAL_BLAME:
             self._failing_since = None
         elif code != -signal.SIGKILL:
             self._note_failure()
         if is_first:
             log.warning("The worker that writes %s ended with status %d; another one carries on.", self._path, code)
+
+    def _lay_blame(self, sequence: int, blame: int) -> int:
+        """Add to the blame of the event that a worker died of, 0 being none, and return the whole."""
+        committed = self.pool.committed_sequence
+        self._blame = {event: sum_ for event, sum_ in self._blame.items() if event > committed}
+        if not sequence:
+            return 0
+        self._blame[sequence] = self._blame.get(sequence, 0) + blame
+        return self._blame[sequence]
 
     @property
     def _path(self) -> str:

@@ -314,6 +314,9 @@ class PoolSink:
                     self._last_state = self._pool.state
                     self._crew.end()
                     _alive.discard(self)
+                    if not self._is_writing:  # otherwise it is a handler, and the write goes on when it returns
+                        self._sent = None
+                        del self._crew, self._pool  # gives the shared memory back
         if threading.current_thread() is not self._watcher:
             self._watcher.join(_WATCHER_EXIT_SECONDS)
 

@@ -47,7 +47,10 @@ POOL_CONTROL_BYTES = (_LINES + MAX_WORKERS * _LINE) * 8
 
 
 class Config(NamedTuple):
-    """What a worker is told at its start. Descriptors are numbers that it inherits; `bells` has one a worker."""
+    """What a worker is told at its start.
+
+    Descriptors are numbers that it inherits; `bells` has one a worker. `given_up` are the events to be left out.
+    """
 
     worker: int
     memory: int
@@ -59,7 +62,7 @@ class Config(NamedTuple):
     summary_path: str
     export_directory: str
     max_file_bytes: int | None
-    skip_sequence: int
+    given_up: list[int]
 
     def to_argument(self) -> str:
         return json.dumps(self)
@@ -231,7 +234,7 @@ class Worker:
     def _encode(self, sequence: int, data: memoryview) -> commit.Job:
         event, lineage_path = message.unpack(data)
         paths = (self._config.summary_path, lineage_path)
-        if sequence == self._config.skip_sequence:
+        if sequence in self._config.given_up:
             self._report(Notice("lost", event.step, paths[0], "workers die of it"))
             return commit.Job(sequence, event.step, ([], []), paths, failed=True)
         if self._config.export_directory:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from instrument import Run, read
@@ -60,12 +61,12 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
     """Run `scripts/NAME.py` with arguments and a directory of its own behind them; once for the same arguments."""
     finished: dict[tuple[str, ...], Ran] = {}
 
-    def run(name: str, *arguments: str, status: int = 0) -> Ran:
+    def run(name: str, *arguments: str, statuses: tuple[int, ...] = (0,)) -> Ran:
         key = (name, *arguments)
         if key not in finished:
             finished[key] = _run(tmp_path_factory.mktemp("-".join(key)), name, arguments)
         ran = finished[key]
-        assert ran.status == status, ran.stderr[-8000:]
+        assert ran.status in statuses, ran.stderr[-8000:]
         return ran
 
     return run
@@ -88,7 +89,15 @@ def _run(directory: Path, name: str, arguments: tuple[str, ...]) -> Ran:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise
+    _wait_for_workers(directory)
     return Ran(directory, stdout, stderr, process.returncode)
+
+
+def _wait_for_workers(directory: Path) -> None:
+    """Workers outlive a process that was killed by a moment, to write what they were given."""
+    found = [one for one in psutil.process_iter(["cmdline"]) if str(directory) in str(one.info["cmdline"])]
+    _, left = psutil.wait_procs(found, timeout=20)
+    assert left == []
 
 
 @pytest.fixture(params=["graph", "pynative"])

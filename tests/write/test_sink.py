@@ -20,7 +20,17 @@ from instrument.values import Event, Item
 from instrument.write.pool import open_sink
 from instrument.write.sink import Stats, Target
 from tests.write.build import (
-    ROOT, custom, files, frame_count, numbers, only_file, records, scalar, steps, tensor, wait_for_workers_to_end,
+    ROOT,
+    custom,
+    files,
+    frame_count,
+    numbers,
+    only_file,
+    records,
+    scalar,
+    steps,
+    tensor,
+    wait_for_workers_to_end,
     wait_until,
 )  # fmt: skip
 from tests.write.conftest import OpenSink
