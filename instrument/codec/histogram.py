@@ -45,9 +45,8 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
         )  # fmt: skip
     low, high = float(finite.min()), float(finite.max())
     edges = _edges(low, high, finite.size, is_integer=finite.dtype.kind in "iu")
-    counts, _ = np.histogram(finite, bins=edges)
     return Histogram(
-        edges[:-1], np.diff(edges), counts.astype(np.int64), flat.size, low, high, _sum(finite),
+        edges[:-1], np.diff(edges), _count(finite, edges), flat.size, low, high, _sum(finite),
         nan_count, positive_count, negative_count,
     )  # fmt: skip
 
@@ -99,6 +98,52 @@ def _edges(low: float, high: float, values: int, is_integer: bool) -> NDArray[np
 
 
 _LARGEST = float(np.finfo(np.float64).max)
+
+
+def _count(finite: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many values each bucket holds, as `numpy.histogram` has it."""
+    if finite.dtype == np.float16:
+        finite = finite.astype(np.float32)
+    if finite.dtype == np.float32 and finite.size >= _BLOCK_VALUES and _are_even(edges):
+        return _count_evenly(finite, edges)
+    return np.histogram(finite, bins=edges)[0].astype(np.int64)
+
+
+#: Values are counted in blocks that stay in the processor's cache.
+_BLOCK_VALUES = 1 << 15
+#: Float32 arithmetic puts a value at most 2e-5 of a bucket away from where it belongs. Values that come out nearer than
+#: this to an edge are looked up in the edges themselves.
+_DOUBTFUL = 1e-4
+
+
+def _are_even(edges: NDArray[np.float64]) -> bool:
+    """Whether float32 can do arithmetic with these edges: even steps, an exact first edge, no extreme range."""
+    widths = np.diff(edges)
+    extent = float(edges[-1] - edges[0])
+    is_exact = float(np.float32(edges[0])) == float(edges[0])
+    return is_exact and 1e-30 < extent < 1e30 and float(np.ptp(widths)) <= 1e-9 * float(widths[0])
+
+
+def _count_evenly(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Counts in even buckets by arithmetic, twice as fast as by searching."""
+    buckets = edges.size - 1
+    first, scale = np.float32(edges[0]), np.float32(buckets / (edges[-1] - edges[0]))
+    counts = np.zeros(buckets + 1, np.int64)  # the right edge itself comes out one too high
+    places, whole = np.empty((2, _BLOCK_VALUES), np.float32)
+    index = np.empty(_BLOCK_VALUES, np.intp)
+    for start in range(0, values.size, _BLOCK_VALUES):
+        block = values[start : start + _BLOCK_VALUES]
+        place, floor, bucket = places[: block.size], whole[: block.size], index[: block.size]
+        np.multiply(np.subtract(block, first, out=place), scale, out=place)
+        np.trunc(place, out=floor)
+        np.copyto(bucket, floor, casting="unsafe")
+        np.abs(np.subtract(np.subtract(place, floor, out=place), np.float32(0.5), out=place), out=place)
+        doubtful = np.flatnonzero(place > np.float32(0.5 - _DOUBTFUL))
+        if doubtful.size:
+            right = np.searchsorted(edges, block[doubtful].astype(np.float64), side="right") - 1
+            bucket[doubtful] = np.minimum(right, buckets - 1)
+        counts += np.bincount(bucket, minlength=buckets + 1)
+    return counts[:buckets]
 
 
 def encode(value: Histogram) -> bytes:

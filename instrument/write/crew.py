@@ -10,6 +10,7 @@ again is given up; so is, but for a try now and then, waiting for workers where 
 
 from __future__ import annotations
 
+import functools
 import marshal
 import mmap
 import os
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from typing import NamedTuple
@@ -34,6 +36,7 @@ _FATAL_BLAME, _CRASH_BLAME = 30, 10
 _PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS, _RARE_RETRY_SECONDS = 0.2, 10.0
 _EXIT_SECONDS = 10.0
+_MADV_POPULATE_WRITE = 23
 _LONGEST_NOTICE_BYTES = 1 << 16
 
 
@@ -80,8 +83,8 @@ class Crew:
         self._memory_fd = os.memfd_create("instrument", os.MFD_CLOEXEC)
         self._fds.append(self._memory_fd)
         os.ftruncate(self._memory_fd, self._memory_bytes)
-        memory = mmap.mmap(self._memory_fd, self._memory_bytes)
-        self.pool = PoolMemory(memoryview(memory), self._ring_bytes)
+        self._memory = mmap.mmap(self._memory_fd, self._memory_bytes)
+        self.pool = PoolMemory(memoryview(self._memory), self._ring_bytes)
         self.pool.state = State(summary_bytes=self._files.summary_bytes)
         for _ in range(count + 1):
             self._fds.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
@@ -131,14 +134,26 @@ class Crew:
             return False
         return True
 
+    def warm(self) -> None:
+        """Have this process's pages of the rings mapped, by a thread beside it: their first touch costs many copies."""
+        target = functools.partial(_populate, self._memory)
+        threading.Thread(target=target, name="instrument-warm", daemon=True).start()
+
     def process(self, index: int) -> subprocess.Popen[bytes] | None:
         """The process that is worker `index`, to tell it from its successor."""
         worker = self._workers.get(index)
         return worker.process if worker is not None else None
 
     def wake(self, index: int) -> None:
-        """Ring the bell of worker `index`."""
-        os.eventfd_write(self._bells[index], 1)
+        """Ring the bell of worker `index`, unless it will look by itself in a moment."""
+        if not self.pool.is_awake(index):
+            os.eventfd_write(self._bells[index], 1)
+
+    def hurry(self) -> None:
+        """Ring the bell of each worker that has something to do: somebody waits for it."""
+        for bell, ring in zip(self._bells, self.pool.rings, strict=True):
+            if ring.head != ring.tail:
+                os.eventfd_write(bell, 1)
 
     # ------------------------------------------------------------------ all of them
 
@@ -252,12 +267,16 @@ class Crew:
         self._release()
 
     def _see_off(self, process: subprocess.Popen[bytes]) -> None:
+        if self._nothing_is_left():
+            process.kill()  # it would only take longer to end by itself, much longer when it has just been started
         try:
             process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             log.error("The worker that writes %s does not end.", self._path)
-            if all(ring.tail == ring.head for ring in self.pool.rings):  # otherwise it has something left to write
-                process.kill()
+
+    def _nothing_is_left(self) -> bool:
+        """Whether the workers have written everything that was published."""
+        return all(ring.tail == ring.head for ring in self.pool.rings)
 
     def disband(self) -> None:
         """`end`, where no thread watches."""
@@ -274,6 +293,14 @@ class Crew:
         self.watched_end.close()
         self.watched.close()
         _close_all(self._fds)
+
+
+def _populate(memory: mmap.mmap) -> None:
+    import ctypes  # its calls let other threads run meanwhile, which mmap's own madvise does not
+
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    # Kernels before 5.14 refuse, and pages are mapped one by one as they are touched.
+    ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), _MADV_POPULATE_WRITE)
 
 
 def _worker_environment() -> dict[str, str]:

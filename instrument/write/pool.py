@@ -37,6 +37,8 @@ DEFAULT_RING_BYTES = 32 << 20
 
 #: A worker with more than this share of its ring unread is busy: the next event goes to another.
 _BUSY_SHARE = 0.25
+#: From the first event of this size on, all of the rings' memory is made ready.
+_LARGE_BYTES = 256 << 10
 #: Waiting here is not idling: a look this often guards against a bell that nobody rang.
 _WAIT_POLL_MS = 200
 _WATCHER_EXIT_SECONDS = 10.0
@@ -100,6 +102,7 @@ class PoolSink:
         self._pid = os.getpid()
         self._closed = False
         self._is_writing = False
+        self._is_warm = False
         self._next_sequence = 1
         self._step = 0
         self._sent: _Sent | None = None
@@ -192,10 +195,13 @@ class PoolSink:
 
     def _publish(self, pieces: list[bytes | memoryview]) -> bool:
         length = sum(map(len, pieces))
+        if length > _LARGE_BYTES and not self._is_warm:
+            self._is_warm = True
+            self._crew.warm()
         index = self._choose()
         ring = self._pool.rings[index]
         if length > ring.largest_record_bytes:
-            self._send_in_chunks(index, pieces)
+            self._send_in_chunks(index, pieces, length)
             return True
         self._sent = _Sent(ring, ring.head, self._next_sequence, in_chunks=False)
         if not ring.put(pieces, length, self._next_sequence):
@@ -219,7 +225,7 @@ class PoolSink:
             self._favourite = min(self._crew.running, key=backlog.__getitem__, default=self._favourite)
         return self._favourite
 
-    def _send_in_chunks(self, index: int, pieces: list[bytes | memoryview]) -> None:
+    def _send_in_chunks(self, index: int, pieces: list[bytes | memoryview], length: int) -> None:
         """Stream a large record through the ring and wait until it is committed, again from its start if need be."""
         ring, sequence = self._pool.rings[index], self._next_sequence
         while not self._is_committed(sequence):
@@ -230,7 +236,7 @@ class PoolSink:
                 return self._is_committed(sequence) or self._crew.process(index) is not process
 
             for chunk, flags in chunks(pieces, self._ring_bytes // 4):
-                put = functools.partial(ring.put, [chunk], len(chunk), sequence, flags)
+                put = functools.partial(ring.put, [chunk], len(chunk), sequence, flags, length)
                 if not flags & MORE:
                     self._sent = _Sent(ring, ring.head, sequence, in_chunks=True)
                 self._wait(lambda put=put, is_over=is_over: is_over() or put(), stalls=True)  # type: ignore[misc]
@@ -250,6 +256,7 @@ class PoolSink:
                 self._crew.clear_bell()
                 if is_done():
                     return
+                self._crew.hurry()
                 if self._crew.is_hopeless:
                     break
                 self._crew.sleep(_WAIT_POLL_MS)

@@ -27,6 +27,11 @@ from instrument.write.ring import CONTROL_BYTES, MORE, START, Chunk, Ring
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
 _BATCH_BYTES = 1 << 20
+#: After its last event a worker looks once more after so long, and need not be woken meanwhile: in a loop of small
+#: events most of the cost is waking it.
+_LINGER_MS = 2
+#: Announcing sleep and publishing an event are ordered by no lock; one look after so long makes up for that.
+_LAST_LOOK_MS = 50
 #: Waiting for a turn is not idling: a look at the state this often guards against a bell that nobody rang.
 _TURN_POLL_MS = 500
 #: So long does a worker wait for others' commits once the trainer, who would replace a dead worker, is gone.
@@ -36,7 +41,7 @@ _TOUCH_AHEAD_BYTES = 8 << 20
 _VERSION = 0
 _SLOTS = (8, 24)
 _LINES, _LINE = 64, 8  # a cache line a worker
-_AWAITED, _IN_HAND, _ALIVE = 0, 1, 2  # its words there
+_AWAITED, _IN_HAND, _ALIVE, _AWAKE = 0, 1, 2, 3  # its words there
 MAX_WORKERS = 64
 POOL_CONTROL_BYTES = (_LINES + MAX_WORKERS * _LINE) * 8
 
@@ -108,6 +113,13 @@ class PoolMemory:
         """Worker `index` is there."""
         self._words[_LINES + index * _LINE + _ALIVE] = 1
 
+    def is_awake(self, index: int) -> bool:
+        """Whether worker `index` will look into its ring without being told."""
+        return bool(self._words[_LINES + index * _LINE + _AWAKE])
+
+    def set_awake(self, index: int, awake: bool) -> None:
+        self._words[_LINES + index * _LINE + _AWAKE] = awake
+
     def take_in_hand(self, index: int, sequence: int) -> None:
         """Worker `index` begins with this event: should it die, it died of it."""
         self._words[_LINES + index * _LINE + _IN_HAND] = sequence
@@ -127,7 +139,7 @@ class PoolMemory:
         """Whether dead worker `index` ever came to life, and the event that it left undone, 0 for none."""
         line = _LINES + index * _LINE
         was_alive, in_hand = bool(self._words[line + _ALIVE]), self._words[line + _IN_HAND]
-        for word in (_AWAITED, _IN_HAND, _ALIVE):
+        for word in (_AWAITED, _IN_HAND, _ALIVE, _AWAKE):
             self._words[line + word] = 0
         return was_alive, in_hand if in_hand > self.committed_sequence else 0
 
@@ -149,8 +161,10 @@ class Worker:
         self._position = self._ring.tail
         self._touched_bytes = 0
         self._trainer_is_gone = False
-        self._partial: bytearray | None = None
+        self._gathered: memoryview | None = None
+        self._gathered_bytes = 0
         self._pool.come_to_life(config.worker)
+        self._pool.set_awake(config.worker, True)
 
     def run(self) -> None:
         while True:
@@ -163,8 +177,23 @@ class Worker:
             if self._trainer_is_gone:
                 break
             self._touch_ahead()
-            self._wait(None)
+            self._rest()
         self._committer.close()
+
+    def _rest(self) -> None:
+        """Sleep until there may be something: for a moment as one who is awake, then until the bell rings."""
+        self._wait(_LINGER_MS)
+        if self._has_news():
+            return
+        self._pool.set_awake(self._config.worker, False)
+        for timeout_ms in (0, _LAST_LOOK_MS, None):
+            self._wait(timeout_ms)
+            if self._has_news():
+                break
+        self._pool.set_awake(self._config.worker, True)
+
+    def _has_news(self) -> bool:
+        return self._trainer_is_gone or self._ring.head != self._position
 
     def _collect(self) -> list[commit.Job] | None:
         """Encode what the ring holds, up to a batch of consecutive events; None where it holds nothing."""
@@ -188,16 +217,18 @@ class Worker:
     def _whole(self, chunk: Chunk) -> memoryview | None:
         """The record that ends with this chunk; None while chunks of it are missing."""
         if chunk.flags == START:
-            self._partial = None
+            self._gathered = None
             return chunk.payload
         if chunk.flags & START:
-            self._partial = bytearray()
-        if self._partial is None:
+            self._gathered, self._gathered_bytes = memoryview(mmap.mmap(-1, chunk.whole_bytes)), 0
+        if self._gathered is None:
             return None  # the first chunks went to a predecessor; the trainer sends the record again
-        self._partial += chunk.payload
+        end = self._gathered_bytes + len(chunk.payload)
+        self._gathered[self._gathered_bytes : end] = chunk.payload
+        self._gathered_bytes = end
         if chunk.flags & MORE:
             return None
-        whole, self._partial = memoryview(self._partial), None
+        whole, self._gathered = self._gathered, None
         return whole
 
     def _encode(self, sequence: int, data: memoryview) -> commit.Job:
