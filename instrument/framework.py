@@ -7,7 +7,6 @@ says which are missing; a missing one raises `FrameworkError` where it is needed
 from __future__ import annotations
 
 import functools
-import itertools
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +24,7 @@ _PRIVATE = {
     "_get_summary_tensor_data": (_SUMMARY_RECORD,),
     "SUMMARY_TENSOR_CACHE": (_DEBUG_OPS,),
     "_cell_graph_executor": ("mindspore.graph.api", "mindspore.common.api"),
+    "_pynative_executor": ("mindspore.graph.api", "mindspore.common.api"),
 }
 
 
@@ -72,9 +72,15 @@ def take_summaries() -> list[tuple[str, Any]]:
     return found
 
 
-def wait_for_summaries(step: int) -> None:
-    """On Ascend the values of summary operators arrive later than the step ends: wait until they are there."""
-    if not _is_on_ascend():
+def wait_for_summaries(step: int | None) -> None:
+    """Wait until the values of summary operators are there.
+
+    In PyNative mode a compiled function may still be running, and on Ascend they arrive later than the step ends; there
+    only those of a `step` are waited for.
+    """
+    if _names_made > _names_used:
+        _home("_pynative_executor")._pynative_executor.sync()
+    if step is None or not _is_on_ascend():
         return
     wait = getattr(import_module(_SUMMARY_RECORD).SummaryRecord, "_sync_summary_data", None)
     if wait is not None:
@@ -108,7 +114,8 @@ class StopGradient(ops.StopGradient):  # type: ignore[misc]
         return value
 
 
-_marks = itertools.count()
+#: How many names were made, and how many of them by operators that ran one by one; the others stand in graphs.
+_names_made = _names_used = 0
 
 
 @ops.constexpr(reuse_result=False)  # type: ignore[untyped-decorator]
@@ -117,7 +124,17 @@ def unique_name(name: str, flags: str) -> str:
 
     MindSpore keeps one value a name and says nothing of the others; with marks both of two equal names arrive.
     """
-    return f"{name}[#{next(_marks)}{flags}]"
+    global _names_made
+    _names_made += 1
+    return f"{name}[#{_names_made}{flags}]"
+
+
+def split_name(marked: str) -> tuple[str, str]:
+    """What an operator that runs outside of a graph was given by `unique_name`: the name and, before `]`, the flags."""
+    global _names_used
+    _names_used += 1
+    name, _, mark = marked.rpartition("[#")
+    return name, mark
 
 
 # ---------------------------------------------------------------- graphs, devices

@@ -71,7 +71,7 @@ def to_scalar(value: Any, tag: str) -> float:
         return value
     if isinstance(value, int):
         return _int_to_float(value, tag)
-    # item() is ten times faster than asnumpy(); of a bfloat16 tensor it ends the process on MindSpore 2.10 with NumPy 2.
+    # item() is ten times faster than asnumpy(); of bfloat16 it ends the process with MindSpore 2.10 on NumPy 2.
     if is_tensor(value) and value.size == 1 and not _is_bfloat16(value):
         number = value.item()
         if isinstance(number, (bool, int)):

@@ -78,10 +78,9 @@ _refused: set[tuple[str, str]] = set()
 def gather(step: int | None = None) -> None:
     """Move what compiled graphs (and MindSpore's own operators) left behind into every inbox that is open.
 
-    With `step` also what is still on its way from the device.
+    With `step` also what is still on its way from an Ascend device.
     """
-    if step is not None:
-        framework.wait_for_summaries(step)
+    framework.wait_for_summaries(step)
     summaries = framework.take_summaries()
     if not summaries:
         return
@@ -140,7 +139,7 @@ class _Eager:
     name: str
 
     def __call__(self, name: str, value: Any) -> None:
-        tag, _, mark = name.rpartition("[#")
+        tag, mark = framework.split_name(name)
         _hand_over(self.name.removesuffix("Summary").lower(), tag, value, mark)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -52,8 +53,8 @@ class SummaryRecord:
         network: a compiled network (`nn.Cell`) whose graph is recorded once, with the first `record`.
         max_file_size: no file grows beyond so many bytes: when the next event does not fit, one warning says so, and
             `record` answers False from then on.
-        raise_exception: raise `RecordingError` at the next call when something could not be written. By default it is
-            logged once, counted in `stats`, and training goes on.
+        raise_exception: raise `RecordingError` when something could not be written, at a following call: `record` does
+            not wait for the file. By default it is logged once, counted in `stats`, and training goes on.
         export_options: `{"tensor_format": "npy"}` also writes each tensor as an array of its own,
             `export_<seconds>/tensor/<tag>_<step>.npy`.
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
@@ -90,6 +91,8 @@ class SummaryRecord:
         self._too_large: dict[tuple[str, str], int] = {}
         self._warned: set[object] = set()
         self._known_names: set[str] = set()
+        self._lock = threading.RLock()
+        self._is_recording = False
         self._pid = os.getpid()
         self._sink = _open(options)
         self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
@@ -169,8 +172,9 @@ class SummaryRecord:
             plugin_filter: told a plugin's name, says whether its values are recorded; the others are dropped.
 
         Returns:
-            True: all of it will be in the file, with this moment's time. False: it, or a part of it, will not; the log
-            says why. Nothing added is worth recording: True.
+            True: all of it was taken and goes to the file, with this moment's time. Only where the file itself cannot
+            be written (no space, directory gone) may it still be missing; the log says so and `stats.lost` counts it.
+            False: it, or a part of it, will not be there; the log says why. Nothing was added: True.
 
         Raises:
             TypeError: `step` is no integer, or another argument is of the wrong type.
@@ -184,14 +188,25 @@ class SummaryRecord:
         self._raise_error()
         if not self._is_usable():
             return False
+        with self._lock:
+            if self._is_recording:
+                self._warn("nested", "A signal handler's record(), inside another one, is refused.")
+                return False
+            self._is_recording = True
+            try:
+                return self._record(number, train_network, plugin_filter)
+            finally:
+                self._is_recording = False
+
+    def _record(self, step: int, train_network: Any, plugin_filter: Callable[[str], bool] | None) -> bool:
         self._add_graph(train_network)
-        self._add_summaries(number)
-        items, self._pending = list(self._pending.values()), {}
-        if plugin_filter is not None:
-            items = [item for item in items if plugin_filter(item.kind)]
+        self._add_summaries(step)
+        pending, self._pending = self._pending, {}
         too_large, self._too_large = self._too_large, {}
-        written = self.write(number, items)
-        return self._refuse(number, too_large, plugin_filter) and written
+        written = self.write(
+            step, [item for item in pending.values() if plugin_filter is None or plugin_filter(item.kind)]
+        )
+        return self._refuse(step, too_large, plugin_filter) and written
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything recorded so far can be read by another process.
@@ -231,12 +246,14 @@ class SummaryRecord:
 
     def add_item(self, item: Item) -> None:
         """Add a checked item to the next `record`."""
+        if os.getpid() != self._pid:
+            return  # what a forked process adds is refused by its `record`, and the lock may be held for ever there
         key = (item.kind, item.tag)
-        if key in self._pending or key in self._too_large:
+        with self._lock:  # another thread may record meanwhile
+            is_second = self._pending.pop(key, None) is not None or self._too_large.pop(key, None) is not None
+            self._pending[key] = item
+        if is_second:
             self._warn(("twice", *key), "The %s %r was added twice before a record(); the last one is kept.", *key)
-        self._too_large.pop(key, None)
-        self._pending.pop(key, None)
-        self._pending[key] = item
 
     def write(self, step: int, items: list[Item]) -> bool:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""

@@ -93,6 +93,8 @@ def _rate_at(rate: Any, step: int) -> float:
         if isinstance(table, mindspore.Parameter) and type(rate).__module__.startswith("mindspore."):
             values = np.atleast_1d(table.asnumpy())
             return float(values[min(step, values.size - 1)])
+        if next(iter(rate.get_parameters()), None) is not None:
+            raise Uncollectable("its schedule has parameters, which computing it once more could change")
         # `construct` itself runs operator by operator: no graph is compiled for a number.
         rate = rate.construct(mindspore.Tensor([step], mindspore.int32))
     try:

@@ -185,6 +185,8 @@ def _read_file(path: str) -> Run:
             f"{path} is no event file by its name; one is called {names.join('events', 0, 0, names.SUFFIX)} "
             "with other numbers, and read() takes it or its directory"
         )
+    if not os.path.isfile(path):
+        raise NoSuchRun(f"{path} is no regular file; an event file or the directory of one is expected")
     with open(path, "rb"):  # a run takes a file that cannot be opened for damage; here it is all that was asked for
         return Run(path, [path])
 

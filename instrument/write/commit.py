@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from instrument.codec import event as event_codec
@@ -18,6 +18,10 @@ from instrument.codec import wire
 from instrument.eventfile import frame
 from instrument.eventfile.writer import EventFileWriter
 from instrument.values import LINEAGE_KINDS, Event, Item
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SUMMARY, LINEAGE = 0, 1
 FILES = (SUMMARY, LINEAGE)
@@ -169,11 +173,26 @@ def export_tensors(event: Event, directory: str, report: Report) -> None:
         path = os.path.join(directory, "tensor", f"{_file_stem(item.tag)}_{event.step}.npy")
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            np.save(path, np.asarray(item.payload), allow_pickle=False)
+            _save(path, np.asarray(item.payload))
         except OSError as error:
             report(Notice("export", event.step, path, os.strerror(error.errno or 0)))
         except ValueError as error:  # objects
             report(Notice("export", event.step, path, str(error)))
+
+
+def _save(path: str, array: NDArray[np.generic]) -> None:
+    """Write an `.npy` file, or leave none behind."""
+    import numpy as np
+
+    partial = path + ".part"
+    try:
+        with open(partial, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+        os.replace(partial, path)
+    except BaseException:
+        if os.path.exists(partial):
+            os.remove(partial)
+        raise
 
 
 def _file_stem(tag: str) -> str:

@@ -11,6 +11,7 @@ again is given up; so is, but for a try now and then, waiting for workers where 
 from __future__ import annotations
 
 import functools
+import logging
 import marshal
 import mmap
 import os
@@ -26,7 +27,7 @@ from typing import NamedTuple
 
 from instrument.write.commit import Notice, State
 from instrument.write.ring import CONTROL_BYTES
-from instrument.write.sink import Files, Notices, log
+from instrument.write.sink import Files, Notices
 from instrument.write.worker import POOL_CONTROL_BYTES, Config, PoolMemory
 
 #: An event is given up when three workers in a row crashed over it, or thirty were killed: a crash is most likely the
@@ -120,6 +121,7 @@ class Crew:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
+            cwd="/",  # `-m` looks for modules in the working directory first, and the user's may hold a json.py
         )
 
     def ensure(self, index: int) -> bool:
@@ -130,7 +132,7 @@ class Crew:
             self._start(index)
         except OSError as error:
             self._next_try = time.monotonic() + _RARE_RETRY_SECONDS
-            log.warning("No further worker can be started to write %s: %s", self._files.summary_path, error)
+            self._notices.note(logging.WARNING, "No further worker can be started to write %s: %s", self._path, error)
             return False
         return True
 
@@ -221,7 +223,8 @@ class Crew:
         elif code != -signal.SIGKILL:
             self._note_failure()
         if is_first:
-            log.warning("The worker that writes %s ended with status %d; another one carries on.", self._path, code)
+            text = "The worker that writes %s ended with status %d; another one carries on."
+            self._notices.note(logging.WARNING, text, self._path, code)
 
     def _lay_blame(self, sequence: int, blame: int) -> int:
         """Add to the blame of the event that a worker died of, 0 being none, and return the whole."""
@@ -243,7 +246,7 @@ class Crew:
             self._start(index)
         except OSError as error:
             if self._failing_since is None:
-                log.error("No worker can be started to write %s: %s", self._path, error)
+                self._notices.note(logging.ERROR, "No worker can be started to write %s: %s", self._path, error)
             self._note_failure()
             return
         self._missing.discard(index)
@@ -260,7 +263,8 @@ class Crew:
     def end(self) -> None:
         """Tell the workers that nothing more will come, wait until they are gone, and give everything back."""
         for worker in self._workers.values():
-            worker.socket.close()
+            with worker.socket:
+                _shut_down(worker.socket)  # a child that was forked at a bad moment may hold a copy of this end
         for worker in self._workers.values():
             self._see_off(worker.process)
         self._workers = {}
@@ -272,7 +276,7 @@ class Crew:
         try:
             process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            log.error("The worker that writes %s does not end.", self._path)
+            self._notices.note(logging.ERROR, "The worker that writes %s does not end.", self._path)
 
     def _nothing_is_left(self) -> bool:
         """Whether the workers have written everything that was published."""
@@ -307,9 +311,9 @@ def _worker_environment() -> dict[str, str]:
     """The trainer's environment with its `sys.path`, and without MindSpore's choice of the slow protobuf."""
     environment = dict(os.environ)
     environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
-    environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    # `-m` would put the working directory first, and a file there that is named like a module before that module.
-    environment["PYTHONSAFEPATH"] = "1"
+    # Python itself passes over entries that are no text.
+    entries = [entry for entry in sys.path if isinstance(entry, str) and "\0" not in entry]
+    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, entries))
     return environment
 
 
@@ -321,5 +325,13 @@ def _close_all(fds: list[int]) -> None:
 def _release(fds: list[int], end_of_watch: socket.socket) -> None:
     """End the watching thread and close the crew's descriptors: at the end, or when nobody holds the crew any more."""
     with end_of_watch:
-        end_of_watch.shutdown(socket.SHUT_RDWR)
+        _shut_down(end_of_watch)
     _close_all(fds)
+
+
+def _shut_down(end: socket.socket) -> None:
+    """Have the other end see that this is over, whoever else holds a copy of this one."""
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the other side is gone already

@@ -152,11 +152,13 @@ class PoolSink:
                 return self._lose(event, "it was recorded by a signal handler inside another record()")
             self._is_writing = True
             try:
-                return self._write(event)
+                taken = self._write(event)
             except _GaveUp:
-                return not self._closed and self._lose(event, "no worker can be started")
+                taken = not self._closed and self._lose(event, "no worker can be started")
             finally:
                 self._is_writing = False
+        self._notices.say()
+        return taken
 
     def _write(self, event: Event) -> bool:
         self._step = event.step
@@ -167,6 +169,7 @@ class PoolSink:
         except Exception as error:  # noqa: BLE001  one event's fault must not stop training, here as in a worker
             return self._lose(event, f"it cannot be encoded: {error!r:.500}")
         if self._target.max_file_bytes is not None and full_files(self._pool.state, event)[1]:
+            self._dropped += 1
             return False
         self._confirm()
         if not self._publish(pieces):
@@ -201,6 +204,8 @@ class PoolSink:
         index = self._choose()
         ring = self._pool.rings[index]
         if length > ring.largest_record_bytes:
+            if self._drop_when_full and ring.head != ring.tail:
+                return False
             self._send_in_chunks(index, pieces, length)
             return True
         self._sent = _Sent(ring, ring.head, self._next_sequence, in_chunks=False)
@@ -277,7 +282,9 @@ class PoolSink:
         self._wait_for_all()
         state = self._pool.state
         self._bound_bytes = max(state.summary_bytes, state.lineage_bytes)
-        return not full_files(state, event)[0]
+        is_refused = full_files(state, event)[0]
+        self._dropped += is_refused
+        return not is_refused
 
     def _wait_for_all(self) -> None:
         self._confirm()
@@ -292,6 +299,7 @@ class PoolSink:
             self._settle()
             if sync:
                 self._files.sync(self._notices.add)
+        self._notices.say()
 
     def _settle(self) -> None:
         try:
@@ -317,7 +325,9 @@ class PoolSink:
                     if not self._is_writing:  # otherwise it is a handler, and the write goes on when it returns
                         self._sent = None
                         del self._crew, self._pool  # gives the shared memory back
-        if threading.current_thread() is not self._watcher:
+        self._notices.say()
+        # A signal handler that closes inside a `write` holds the lock that the watching thread may want.
+        if threading.current_thread() is not self._watcher and not self._is_writing:
             self._watcher.join(_WATCHER_EXIT_SECONDS)
 
     def watch_once(self) -> float | None:
@@ -327,7 +337,8 @@ class PoolSink:
                 return None
             self._crew.service()
             seconds = self._crew.next_look_seconds
-            return -1 if seconds is None else seconds
+        self._notices.say()
+        return -1 if seconds is None else seconds
 
     def abandon(self) -> None:
         """In a forked child: what the parent records is none of its business."""

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -38,8 +39,9 @@ class Stats:
     """What became of the events so far.
 
     `events` and `bytes` are on disk (files of both kinds); `pending` events are on their way. `stalled_seconds` is the
-    time that `write` waited for room, `dropped` counts events refused with `on_full="drop"`, `lost` those that were
-    accepted and could not be written, and `errors` the errors behind them.
+    time that `write` waited for room. `dropped` counts events that were refused: for want of room with
+    `on_full="drop"`, or since a file is at its size limit. `lost` counts those that could not be written, and `errors`
+    the errors behind them.
     """
 
     events: int
@@ -91,6 +93,9 @@ class Files:
         writer = EventFileWriter(self.summary_path)
         try:
             self.summary_bytes = writer.append(version, 0)
+        except OSError:
+            os.remove(self.summary_path)  # an empty file would only look like a run
+            raise
         finally:
             writer.close()
         parsed = names.parse(os.path.basename(self.summary_path))
@@ -130,24 +135,42 @@ def _sync(path: str) -> None:
 
 
 class Notices:
-    """What the writing side had to say: logged once a cause, counted, and kept for `take_error`."""
+    """What the writing side has to say: logged once a cause, counted, and kept for `take_error`.
+
+    It is logged by `say`, for which nobody should hold a lock: a logging handler may want to record something itself.
+    """
 
     def __init__(self) -> None:
         self.errors = 0
-        self._said: set[tuple[str, str, str]] = set()
+        self._known: set[tuple[str, str, str]] = set()
         self._first: Notice | None = None
-        self._lock = threading.Lock()
+        self._unsaid: deque[tuple[object, ...]] = deque()
+        self._lock = threading.RLock()  # a signal handler may have something to say in the middle of this
 
     def add(self, notice: Notice) -> None:
         with self._lock:
-            cause = (notice.what, notice.path, notice.reason)
-            is_new = cause not in self._said
-            self._said.add(cause)
+            # Each exported tensor is a file of its own; what keeps one from being written will keep the others.
+            path = os.path.dirname(notice.path) if notice.what == "export" else notice.path
+            cause = (notice.what, path, notice.reason)
+            if cause not in self._known:
+                self._known.add(cause)
+                self.note(*_wording(notice))
             if notice.what != "limit":
                 self.errors += 1
                 self._first = self._first or notice
-        if is_new:
-            log.log(*_wording(notice))
+
+    def note(self, level: int, text: str, *arguments: object) -> None:
+        """Have a message logged that is no error of recording."""
+        self._unsaid.append((level, text, *arguments))
+
+    def say(self) -> None:
+        """Log what is still unsaid."""
+        while self._unsaid:
+            try:
+                level, text, *arguments = self._unsaid.popleft()
+            except IndexError:  # another thread was faster
+                return
+            log.log(level, text, *arguments)  # type: ignore[arg-type]
 
     def take_first(self) -> Notice | None:
         with self._lock:
@@ -156,6 +179,7 @@ class Notices:
 
 
 def _wording(notice: Notice) -> tuple[int, str, str, int, str]:
+    """Level, text and arguments of a message."""
     if notice.what == "limit":
         text = "%s is full: step %d and what follows is not recorded (%s). Training goes on."
         return logging.WARNING, text, notice.path, notice.step, notice.reason
@@ -163,7 +187,7 @@ def _wording(notice: Notice) -> tuple[int, str, str, int, str]:
         text = "%s (up to step %d) may not survive a power failure: %s. It can be read all the same."
         return logging.ERROR, text, notice.path, notice.step, notice.reason
     if notice.what == "export":
-        text = "%s (step %d) cannot be exported: %s. The event file is not affected."
+        text = "%s (step %d) cannot be exported, nor may others: %s. The event file goes on without regard to it."
         return logging.ERROR, text, notice.path, notice.step, notice.reason
     text = "Events are missing from %s, the first at step %d: %s. Training goes on; recording is tried again each step."
     return logging.ERROR, text, notice.path, notice.step, notice.reason
@@ -191,7 +215,8 @@ def item_bound_bytes(item: Item) -> int:
     # A picture's grid has at most seven empty cells; PNG adds little to bytes that do not compress.
     pictures: int = item.payload.shape[0]
     cells = item.payload.size // pictures * (pictures + 7)
-    return named + cells + cells // 64 + 4096
+    rows: int = item.payload.shape[2] * (pictures // 8 + 1)  # PNG adds a byte to each
+    return named + cells + rows + (cells + rows) // 64 + 4096
 
 
 class FileSink:
@@ -205,6 +230,8 @@ class FileSink:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
+        self._is_writing = False
+        self._refused = 0
 
     @property
     def path(self) -> str:
@@ -214,38 +241,69 @@ class FileSink:
     def stats(self) -> Stats:
         state = self._state
         written = state.summary_bytes + state.lineage_bytes
-        return Stats(state.events, written, 0, 0.0, 0, state.lost, self._notices.errors)
+        return Stats(state.events, written, 0, 0.0, self._refused, state.lost, self._notices.errors)
 
     def write(self, event: Event) -> bool:
+        if os.getpid() != self._pid:  # the lock may be held by a thread that a forked child does not have
+            return False
         with self._lock:
-            if self._closed or os.getpid() != self._pid:
+            if self._closed:
                 return False
-            try:
-                paths = (self._files.summary_path, self._files.lineage_path(event.items))
-            except OSError as error:
-                reason = os.strerror(error.errno or 0)
-                self._notices.add(Notice("lost", event.step, self._files.target.directory, reason))
+            if self._is_writing:
+                reason = "it was recorded by a signal handler inside another record()"
+                self._notices.add(Notice("lost", event.step, self.path, reason))
+                self._refused += 1
                 return False
-            before = self._state
-            if self._files.export_directory:
-                commit.export_tensors(event, self._files.export_directory, self._notices.add)
-            job = commit.encode(before.sequence + 1, event, paths, self._notices.add)
+            self._is_writing = True
             try:
-                self._state = self._committer.apply(before, [job])
-            except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
-                self._committer.close()
-                raise
-            return self._state.lost == before.lost and is_whole(self._state, job.frames)
+                taken = self._write(event)
+            finally:
+                self._is_writing = False
+                self._end_if_closed()
+        self._notices.say()
+        return taken
+
+    def _write(self, event: Event) -> bool:
+        before = self._state
+        if full_files(before, event)[1]:
+            self._refused += 1
+            return False
+        try:
+            paths = (self._files.summary_path, self._files.lineage_path(event.items))
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            self._notices.add(Notice("lost", event.step, self._files.target.directory, reason))
+            return False
+        if self._files.export_directory:
+            commit.export_tensors(event, self._files.export_directory, self._notices.add)
+        job = commit.encode(before.sequence + 1, event, paths, self._notices.add)
+        try:
+            self._state = self._committer.apply(before, [job])
+        except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
+            self._committer.close()
+            raise
+        is_refused = not is_whole(self._state, job.frames)
+        self._refused += is_refused
+        return self._state.lost == before.lost and not is_refused
 
     def flush(self, sync: bool = False) -> None:
         if sync and os.getpid() == self._pid:
             self._files.sync(self._notices.add)
+            self._notices.say()
 
     def close(self) -> None:
+        if os.getpid() != self._pid:
+            return
         with self._lock:
-            if not self._closed and os.getpid() == self._pid:
+            if not self._closed:
                 self._closed = True
-                self._committer.close()
+                if not self._is_writing:
+                    self._committer.close()
+
+    def _end_if_closed(self) -> None:
+        """Do what `close` could not, called by a signal handler inside a `write`."""
+        if self._closed:
+            self._committer.close()
 
     def take_error(self) -> Notice | None:
         return self._notices.take_first()

@@ -133,25 +133,47 @@ def test_any_optimizer_is_survived(tmp_path: Path, said: Said, make: Callable[[]
 
 
 class Halving(LearningRateSchedule):
-    """A schedule of a user's own, whose base happens to be a parameter called `learning_rate`."""
+    """A schedule of a user's own."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.learning_rate = ms.Parameter(ms.Tensor(8.0), name="base")
+        self.learning_rate = ms.Tensor(8.0)
 
     def construct(self, global_step: ms.Tensor) -> ms.Tensor:
         return self.learning_rate * 0.5**global_step
 
 
+class CountingCalls(Halving):
+    """One that changes with each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = ms.Parameter(ms.Tensor(0.0), name="calls")
+
+    def construct(self, global_step: ms.Tensor) -> ms.Tensor:
+        self.calls += 1
+        return self.learning_rate / self.calls
+
+
+def count_updates(optimizer: nn.Optimizer) -> Callable[[int, Any], None]:
+    """Sets the optimiser's step, which it counts up after it used the rate."""
+    return lambda step, _: optimizer.global_step.set_data(ms.Tensor([step], ms.int32))
+
+
 def test_a_schedule_of_ones_own_is_asked(tmp_path: Path) -> None:
-    """A user's schedule is called with the step that the optimiser used, whatever its attributes are called."""
+    """A user's schedule is called with the step that the optimiser used."""
     optimizer = momentum(Halving())
-
-    def count(step: int, params: Any) -> None:
-        optimizer.global_step.set_data(ms.Tensor([step], ms.int32))  # the optimiser counts after it used the rate
-
-    Loop(collector(tmp_path), optimizer=optimizer, at_step=count).train(range(1, 5))
+    Loop(collector(tmp_path), optimizer=optimizer, at_step=count_updates(optimizer)).train(range(1, 5))
     assert read(tmp_path).scalars("learning_rate/auto").value.tolist() == [8.0, 4.0, 2.0, 1.0]
+
+
+def test_a_schedule_that_could_change_is_left_alone(tmp_path: Path, said: Said) -> None:
+    """A schedule with parameters is not called once more than training does; that is said once."""
+    optimizer = momentum(schedule := CountingCalls())
+    Loop(collector(tmp_path), optimizer=optimizer, at_step=count_updates(optimizer)).train(range(1, 5))
+    assert schedule.calls.asnumpy() == 0
+    assert read(tmp_path).tags()["scalar"] == ["loss/auto"]
+    assert len(said("its schedule has parameters")) == 1
 
 
 SHAPES = [

@@ -196,3 +196,12 @@ def test_no_place_in_a_graph_loses_a_value(script: Script, place: str, kind: str
     found |= {tag: run.scalars(tag)[1] for tag in run.tags()["scalar"]}
     inside = {"inside/input": [0.0, 1.0, 2.0], **INSIDE[place]} if place in INSIDE else {}
     assert found == {**PLACES, **inside}
+
+
+def test_a_compiled_function_is_waited_for(script: Script) -> None:
+    """`ms.jit` in PyNative mode runs on behind Python: every step is there with its own value all the same."""
+    run = script("compiled").run()
+    steps = list(range(1, 31))
+    assert run.scalars("step").step.tolist() == run.scalars("step").value.tolist() == steps
+    assert run.tensors("step").step.tolist() == steps
+    assert all((tensor.array == step).all() for step, _, tensor in run.tensors("step"))
