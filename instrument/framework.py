@@ -126,7 +126,7 @@ def unique_name(name: str, flags: str) -> str:
     """
     global _names_made
     _names_made += 1
-    return f"{name}[#{_names_made}{flags}]"
+    return f"{name}[#{_names_made:09d}{flags}]"  # MindSpore hands out a graph's values in the order of their names
 
 
 def split_name(marked: str) -> tuple[str, str]:

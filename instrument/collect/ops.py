@@ -38,6 +38,7 @@ log = logging.getLogger("instrument")
 
 _NAME = re.compile(r"(?P<tag>.*?)(\[#(?P<mark>\d+)(?P<flags>b?z?)\])?\[:(?P<kind>\w+)\]", re.DOTALL)
 _BFLOAT16_FLAG, _ZERO_D_FLAG = "b", "z"
+_ANY_RANK = 1000
 
 
 class Inbox:
@@ -84,16 +85,11 @@ def gather(step: int | None = None) -> None:
     summaries = framework.take_summaries()
     if not summaries:
         return
-    # Marks count up in the order of compilation, so the last of two equal names comes last.
-    for name, tensor in sorted(summaries, key=_mark):
+    # They come in the order in which graphs ran; those of one graph in the order of their marks, that of compilation.
+    for name, tensor in summaries:
         match = _NAME.fullmatch(name)
         if match is not None and match["tag"]:
             _hand_over(match["kind"].lower(), match["tag"], tensor, match["flags"] or "")
-
-
-def _mark(summary: tuple[str, Any]) -> int:
-    match = _NAME.fullmatch(summary[0])
-    return int(match["mark"]) if match is not None and match["mark"] else -1
 
 
 def _hand_over(kind: str, tag: str, value: Any, flags: str = "") -> None:
@@ -127,7 +123,7 @@ def make_item(kind: str, tag: str, value: Any, flags: str = "", copy: bool = Tru
         array, dtype = convert.to_array(value, tag)
     if _ZERO_D_FLAG in flags:
         array = array.reshape(())
-    if _BFLOAT16_FLAG in flags:
+    if _BFLOAT16_FLAG in flags and kind == "tensor":
         dtype = "bfloat16"
     return Item(kind, tag, array.copy() if copy else array, dtype)
 
@@ -147,20 +143,81 @@ def _primitive(base: type[Any]) -> Any:
     return type(base.__name__, (_Eager, base), {})()
 
 
-@mindspore.jit_class
-class ScalarSummary:
-    """`op(name, value)`: record a tensor with one element."""
+@_ops.constexpr(reuse_result=False)  # type: ignore[untyped-decorator]
+def _refuse(kind: str, name: str, reason: str) -> int:
+    """Say once that a value is not recorded, in the middle of compilation too; the result means nothing."""
+    if (kind, name) not in _refused:
+        _refused.add((kind, name))
+        log.warning("The %s summary %r is not recorded: %s.", kind, name, reason)
+    return 0
 
-    def __init__(self) -> None:
-        self._record = _primitive(_ops.ScalarSummary)
+
+# What follows is read by the compiler: plain statements only.
+
+
+def _is_recordable(kind: str, name: str, value: Any, least_rank: int, most_rank: int) -> bool:
+    """Whether an operator can record a value; where it cannot, that is said once and the network goes on."""
+    if not name:
+        _refuse(kind, name, "its name is empty")
+        return False
+    rank = 0
+    if isinstance(value, mindspore.Tensor):
+        rank = value.ndim
+    elif not isinstance(value, (int, float)):
+        _refuse(kind, name, "it is neither a tensor nor a number")
+        return False
+    if rank < least_rank or rank > most_rank:
+        _refuse(kind, name, "it has the wrong number of dimensions for this operator")
+        return False
+    return True
+
+
+def _as_tensor(value: Any) -> Any:
+    if not isinstance(value, mindspore.Tensor):
+        value = mindspore.Tensor(value)
+    return value
+
+
+@mindspore.jit_class
+class _Operator:
+    """What the four operators share: from a value that is recordable to MindSpore's primitive."""
+
+    def __init__(self, primitive: type[Any]) -> None:
+        self._record = _primitive(primitive)
         self._identity = framework.Identity()
         self._stop_gradient = framework.StopGradient()
         self._cast = _ops.Cast()
+        self._expand_dims = _ops.ExpandDims()
 
-    def __call__(self, name, value):  # type: ignore[no-untyped-def]  # the compiler reads this source
+    def __call__(self, name: str, value: Any, expands: bool) -> None:
+        flags = ""
+        value = _as_tensor(value)
         if value.dtype == mindspore.bfloat16:
+            flags = flags + _BFLOAT16_FLAG
             value = self._cast(value, mindspore.float32)
-        self._record(framework.unique_name(name, ""), self._identity(self._stop_gradient(value)))
+        if expands and value.ndim == 0:
+            flags = flags + _ZERO_D_FLAG
+            value = self._expand_dims(value, 0)
+        self._record(framework.unique_name(name, flags), self._identity(self._stop_gradient(value)))
+
+
+@mindspore.jit_class
+class ScalarSummary:
+    """`op(name, value)`: record a tensor with one element, or a number."""
+
+    def __init__(self) -> None:
+        self._operator = _Operator(_ops.ScalarSummary)
+        self._squeeze = _ops.Squeeze()
+
+    def __call__(self, name: str, value: Any) -> None:
+        if _is_recordable("scalar", name, value, 0, _ANY_RANK):
+            value = _as_tensor(value)
+            if value.size != 1:
+                _refuse("scalar", name, "it has more elements than one, or none")
+            elif value.ndim > 1:
+                self._operator(name, self._squeeze(value), False)
+            else:
+                self._operator(name, value, False)
 
 
 @mindspore.jit_class
@@ -168,53 +225,32 @@ class ImageSummary:
     """`op(name, value)`: record a batch of pictures, (N, C, H, W) or (N, H, W, C) with 1 or 3 channels."""
 
     def __init__(self) -> None:
-        self._record = _primitive(_ops.ImageSummary)
-        self._identity = framework.Identity()
-        self._stop_gradient = framework.StopGradient()
-        self._cast = _ops.Cast()
+        self._operator = _Operator(_ops.ImageSummary)
 
-    def __call__(self, name, value):  # type: ignore[no-untyped-def]
-        if value.dtype == mindspore.bfloat16:
-            value = self._cast(value, mindspore.float32)
-        self._record(framework.unique_name(name, ""), self._identity(self._stop_gradient(value)))
+    def __call__(self, name: str, value: Any) -> None:
+        if _is_recordable("image", name, value, 4, 4):
+            self._operator(name, value, False)
 
 
 @mindspore.jit_class
 class TensorSummary:
-    """`op(name, value)`: record a tensor of any shape, 0-d included."""
+    """`op(name, value)`: record a tensor of any shape, 0-d included, or a number."""
 
     def __init__(self) -> None:
-        self._record = _primitive(_ops.TensorSummary)
-        self._identity = framework.Identity()
-        self._stop_gradient = framework.StopGradient()
-        self._cast = _ops.Cast()
-        self._expand_dims = _ops.ExpandDims()
+        self._operator = _Operator(_ops.TensorSummary)
 
-    def __call__(self, name, value):  # type: ignore[no-untyped-def]
-        flags = ""
-        if value.dtype == mindspore.bfloat16:
-            flags = flags + _BFLOAT16_FLAG
-            value = self._cast(value, mindspore.float32)
-        if value.ndim == 0:
-            flags = flags + _ZERO_D_FLAG
-            value = self._expand_dims(value, 0)
-        self._record(framework.unique_name(name, flags), self._identity(self._stop_gradient(value)))
+    def __call__(self, name: str, value: Any) -> None:
+        if _is_recordable("tensor", name, value, 0, _ANY_RANK):
+            self._operator(name, value, True)
 
 
 @mindspore.jit_class
 class HistogramSummary:
-    """`op(name, value)`: record the histogram of a tensor of any shape."""
+    """`op(name, value)`: record the histogram of a tensor of any shape, or of a number."""
 
     def __init__(self) -> None:
-        self._record = _primitive(_ops.HistogramSummary)
-        self._identity = framework.Identity()
-        self._stop_gradient = framework.StopGradient()
-        self._cast = _ops.Cast()
-        self._expand_dims = _ops.ExpandDims()
+        self._operator = _Operator(_ops.HistogramSummary)
 
-    def __call__(self, name, value):  # type: ignore[no-untyped-def]
-        if value.dtype == mindspore.bfloat16:
-            value = self._cast(value, mindspore.float32)
-        if value.ndim == 0:
-            value = self._expand_dims(value, 0)
-        self._record(framework.unique_name(name, ""), self._identity(self._stop_gradient(value)))
+    def __call__(self, name: str, value: Any) -> None:
+        if _is_recordable("histogram", name, value, 0, _ANY_RANK):
+            self._operator(name, value, True)

@@ -70,7 +70,8 @@ def open_sink(target: Target, workers: int, ring_bytes: int = DEFAULT_RING_BYTES
         _check_system()
         return PoolSink(files, workers, ring_bytes, drop_when_full)
     except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
-        log.warning("No worker can be started (%s): %s is written by the training process.", error, files.summary_path)
+        reason = str(error)  # a log that keeps the error itself would keep what is open open
+        log.warning("No worker can be started (%s): %s is written by the training process.", reason, files.summary_path)
         return FileSink(files)
 
 
