@@ -134,8 +134,9 @@ class Committer:
         """Write the frames behind the first `length` bytes of the file and return its new length."""
         path = jobs[-1].paths[file]
         pieces = [piece for job in jobs for piece in job.frames[file]]
-        if self._writer(file, path).holds(length):
-            return self._writers[file].append(pieces, length)
+        writer = self._writers.get(file)
+        if writer is not None and writer.holds(length):
+            return writer.append(pieces, length)
         self._close(file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         there = self._writer(file, path).size_bytes

@@ -14,6 +14,7 @@ from mindspore import ops as mindspore_ops
 
 from instrument import SummaryCollector, SummaryRecord, ops, read
 from instrument.codec.image import pixels
+from instrument.collect import convert
 from tests.collect.fake import Loop
 
 Said = Callable[..., list[str]]
@@ -196,32 +197,25 @@ def test_operator_names_come_back_as_given(tmp_path: Path, name: str) -> None:
     assert read(tmp_path).tags() == {"scalar": [name]}
 
 
-class Watched:
-    """A tensor that counts who looks into it."""
-
-    def __init__(self) -> None:
-        self.looks, self.dtype, self.size, self.ndim = 0, ms.float32, 2, 1
-
-    def asnumpy(self) -> np.ndarray[Any, Any]:
-        self.looks += 1
-        return np.zeros(2, np.float32)
-
-
-def test_without_a_reader_nothing_is_converted(tmp_path: Path) -> None:
+def test_without_a_reader_nothing_is_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no recorder, a closed one, one that was dropped, or one in eval mode, an operator copies nothing."""
-    watched, tensor = Watched(), ops.TensorSummary()
-    tensor("t", watched)
+    converted: list[str] = []
+    to_array = convert.to_array
+    monkeypatch.setattr(convert, "to_array", lambda value, tag: converted.append(tag) or to_array(value, tag))
+    value, tensor = ms.Tensor([1.0, 2.0]), ops.TensorSummary()
+    tensor("nobody", value)
     recorder = record(tmp_path)
+    tensor("open", value)
     recorder.set_mode("eval")
-    tensor("t", watched)
+    tensor("eval", value)
     recorder.set_mode("train")
     recorder.close()
-    tensor("t", watched)
+    tensor("closed", value)
     dropped = record(tmp_path)
     del dropped
     gc.collect()
-    tensor("t", watched)
-    assert watched.looks == 0
+    tensor("dropped", value)
+    assert converted == ["open"]
 
 
 # ---------------------------------------------------------------- in a training that is collected

@@ -33,6 +33,14 @@ def test_numbers_are_recorded(ran: Ran) -> None:
 def test_what_is_no_value_is_said_once_and_stops_nothing(ran: Ran) -> None:
     """An empty name, a vector as a scalar, None, a tuple, a picture of the wrong rank."""
     said = ran.said("is not recorded")
-    kinds = ["scalar summary ''", "tensor summary ''", "'vector'", "'none'", "'tuple'", "'flat'", "image summary 'number'"]
+    kinds = [
+        "scalar summary ''",
+        "tensor summary ''",
+        "'vector'",
+        "'none'",
+        "'tuple'",
+        "'flat'",
+        "image summary 'number'",
+    ]
     assert [sum(kind in line for line in said) for kind in kinds] == [1] * len(kinds)
     assert len(said) == len(kinds)
