@@ -84,7 +84,9 @@ class RecordOptions:
             if _NAME_PART.fullmatch(part) is None:
                 raise ValueError(f"{name} is {part!r}; expected only letters, digits and the characters . _ -")
         if file_suffix.endswith("_lineage"):
-            raise ValueError(f"file_suffix is {file_suffix!r}; expected another end than '_lineage', which marks lineage.")
+            raise ValueError(
+                f"file_suffix is {file_suffix!r}; expected another end than '_lineage', which marks lineage."
+            )
         if on_full not in ("block", "drop"):
             raise ValueError(f"on_full is {on_full!r}; expected 'block' (wait for room) or 'drop' (count and go on).")
         return cls(

@@ -259,6 +259,10 @@ class SummaryRecord:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
         if not items:
             return True
+        for kind, tag, payload, _ in items:
+            if kind == "scalar" and payload - payload != 0.0:  # type: ignore[operator]  # NaN or an infinity
+                text = "The scalar %r is %s at step %d. It is recorded as it is; this is said once."
+                self._warn(("finite", tag), text, tag, payload, step)
         taken = self._sink.write(Event(step, time.time(), items))
         if not taken:
             self._raise_error()

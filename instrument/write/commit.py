@@ -139,18 +139,14 @@ class Committer:
             return writer.append(pieces, length)
         self._close(file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        there = self._writer(file, path).size_bytes
+        writer = self._writers[file] = EventFileWriter(path)
+        there = writer.size_bytes
         if there < length:  # otherwise another worker has begun it anew
             self._report(Notice("lost", jobs[0].step, path, "it was deleted or cut; what is left of it is carried on"))
             length = there
             if file == SUMMARY and not there:
                 pieces = [*frame.pack(event_codec.encode_version(time.time())), *pieces]
-        return self._writers[file].append(pieces, length)
-
-    def _writer(self, file: int, path: str) -> EventFileWriter:
-        if file not in self._writers:
-            self._writers[file] = EventFileWriter(path)
-        return self._writers[file]
+        return writer.append(pieces, length)
 
     def _close(self, file: int) -> None:
         if (writer := self._writers.pop(file, None)) is not None:

@@ -68,9 +68,11 @@ class Crew:
         self._fds: list[int] = []
         # Shut down, its other end wakes the watching thread for good; a descriptor that is merely closed would not.
         self._end_of_watch, self.watched_end = socket.socketpair()
+        self._end_of_watch.setblocking(False)
+        self.watched_end.setblocking(False)
         self._release = weakref.finalize(self, _release, self._fds, self._end_of_watch)
         self._release.atexit = False  # the end of the process does the same, and later
-        #: Readable when a worker says something or dies, and for good when the crew is released.
+        #: Readable when a worker says something or dies, at `hand_over`, and for good when the crew is released.
         self.watched = select.epoll()
         try:
             self.watched.register(self.watched_end, select.EPOLLIN)
@@ -195,6 +197,14 @@ class Crew:
                 self._bury(index)
         for index in list(self._missing):
             self._revive(index)
+
+    def hand_over(self) -> None:
+        """Have the watching thread look for missing workers: whoever heard of their end first may look no more."""
+        if self._missing:
+            try:
+                self._end_of_watch.send(b"!")
+            except BlockingIOError:
+                pass  # it has been told often enough
 
     def _hear(self, speaker: socket.socket) -> bool:
         """Pass on what a worker said; False where it is dead."""

@@ -17,16 +17,15 @@ import errno
 import functools
 import os
 import select
-import socket
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from instrument.values import Event
-from instrument.write import message
+from instrument.write import message, watch
 from instrument.write.commit import Notice, State
 from instrument.write.crew import Crew
 from instrument.write.ring import MORE, Ring, chunks
@@ -103,6 +102,7 @@ class PoolSink:
         self._pid = os.getpid()
         self._closed = False
         self._is_writing = False
+        self._depth = 0
         self._is_warm = False
         self._next_sequence = 1
         self._step = 0
@@ -114,18 +114,11 @@ class PoolSink:
         self._lost = 0
         self._crew = Crew(files, self._notices, count, self._ring_bytes)
         self._pool = self._crew.pool
-        self._watcher = threading.Thread(
-            target=_watch,
-            args=(weakref.ref(self), self._crew.watched, self._crew.watched_end),
-            name="instrument-watch",
-            daemon=True,
-        )
         try:
-            self._watcher.start()
+            self._watcher = watch.start(self, self._crew.watched, self._crew.watched_end)
         except BaseException:
             self._crew.disband()
             raise
-        _alive.add(self)
 
     @property
     def path(self) -> str:
@@ -169,11 +162,8 @@ class PoolSink:
             return self._lose(event, os.strerror(error.errno or 0))
         except Exception as error:  # noqa: BLE001  one event's fault must not stop training, here as in a worker
             return self._lose(event, f"it cannot be encoded: {error!r:.500}")
-        if self._target.max_file_bytes is not None and full_files(self._pool.state, event)[1]:
-            self._dropped += 1
-            return False
-        self._confirm()
-        if not self._publish(pieces):
+        is_full = self._target.max_file_bytes is not None and full_files(self._pool.state, event)[1]
+        if is_full or not self._publish(pieces):
             self._dropped += 1
             return False
         return not self._closed and (self._target.max_file_bytes is None or self._fits(event))
@@ -198,6 +188,7 @@ class PoolSink:
         return self._pool.committed_sequence >= sequence
 
     def _publish(self, pieces: list[bytes | memoryview]) -> bool:
+        self._confirm()
         length = sum(map(len, pieces))
         if length > _LARGE_BYTES and not self._is_warm:
             self._is_warm = True
@@ -266,11 +257,16 @@ class PoolSink:
                 if self._crew.is_hopeless:
                     break
                 self._crew.sleep(_WAIT_POLL_MS)
-                self._crew.service()
+                self._service()
             raise _GaveUp
         finally:
             if stalls:
                 self._stalled_seconds += time.monotonic() - started
+
+    def _service(self) -> None:
+        self._crew.service()
+        if not self._closed:
+            self._crew.hand_over()
 
     # ------------------------------------------------------------------ the size limit
 
@@ -293,8 +289,18 @@ class PoolSink:
 
     # ------------------------------------------------------------------ the end
 
-    def flush(self, sync: bool = False) -> None:
+    @contextmanager
+    def _inside(self) -> Iterator[bool]:
+        """Hold the lock; whether this is the outermost call, and none of a signal handler in the middle of another."""
         with self._lock:
+            self._depth += 1
+            try:
+                yield self._depth == 1 and not self._is_writing
+            finally:
+                self._depth -= 1
+
+    def flush(self, sync: bool = False) -> None:
+        with self._inside():
             if self._closed or os.getpid() != self._pid:
                 return
             self._settle()
@@ -305,34 +311,36 @@ class PoolSink:
     def _settle(self) -> None:
         try:
             self._wait_for_all()
-            self._crew.service()
+            self._service()
         except _GaveUp:
             if not self._closed:
                 reason = f"no worker can be started, and {self.stats.pending} events wait for one"
                 self._notices.add(Notice("lost", self._step, self.path, reason))
 
     def close(self) -> None:
-        with self._lock:
+        with self._inside() as is_outermost:
             if self._closed or os.getpid() != self._pid:
                 return
             try:
                 self._settle()
             finally:
                 if not self._closed:  # a signal handler may have done it meanwhile
-                    self._closed = True
-                    self._last_state = self._pool.state
-                    self._crew.end()
-                    _alive.discard(self)
-                    if not self._is_writing:  # otherwise it is a handler, and the write goes on when it returns
-                        self._sent = None
-                        del self._crew, self._pool  # gives the shared memory back
+                    self._end(is_outermost)
         self._notices.say()
-        # A signal handler that closes inside a `write` holds the lock that the watching thread may want.
-        if threading.current_thread() is not self._watcher and not self._is_writing:
+        # The outer call holds the lock that the watching thread may want.
+        if is_outermost and threading.current_thread() is not self._watcher:
             self._watcher.join(_WATCHER_EXIT_SECONDS)
 
+    def _end(self, is_outermost: bool) -> None:
+        self._closed = True
+        self._last_state = self._pool.state
+        self._crew.end()
+        watch.forget(self)
+        if is_outermost:  # an outer call still has these in its hands
+            self._sent = None
+            del self._crew, self._pool  # gives the shared memory back
+
     def watch_once(self) -> float | None:
-        """Hear and replace workers. In how many seconds to look again (-1: when one is heard); None at the end."""
         with self._lock:
             if self._closed or os.getpid() != self._pid:
                 return None
@@ -342,33 +350,9 @@ class PoolSink:
         return -1 if seconds is None else seconds
 
     def abandon(self) -> None:
-        """In a forked child: what the parent records is none of its business."""
         self._crew.abandon()
         self._notices = Notices()
         self._lock = threading.RLock()  # whoever held it in the parent does not exist here
         self._closed = True
         self._last_state = State()
         self._next_sequence = 1
-
-
-def _watch(sink: weakref.ref[PoolSink], watched: select.epoll, end: socket.socket) -> None:
-    """The watching thread: asleep until a worker says something or dies, or the sink is no more."""
-    seconds: float | None = -1
-    with end, watched:
-        while seconds is not None:
-            watched.poll(seconds)
-            alive = sink()
-            seconds = alive.watch_once() if alive is not None else None
-            del alive
-
-
-_alive: weakref.WeakSet[PoolSink] = weakref.WeakSet()
-
-
-def _abandon_all() -> None:
-    for sink in list(_alive):
-        sink.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from instrument.codec import event as event_codec
@@ -84,7 +84,8 @@ class Files:
     """
 
     def __init__(self, target: Target) -> None:
-        self.target = target
+        # A worker, and whoever writes later, may stand in another directory.
+        self.target = target = replace(target, directory=os.path.abspath(target.directory))
         self._lineage_path = ""
         self.seconds = int(time.time())
         os.makedirs(target.directory, exist_ok=True)

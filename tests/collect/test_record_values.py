@@ -295,3 +295,16 @@ def test_a_refused_value_harms_nothing(
         recorder.add_value("scalar", "right", 1.0)
         assert recorder.record(1)
     assert read(tmp_path).tags() == {"scalar": ["right"]}
+
+
+def test_the_first_number_that_is_not_finite_is_said_once(tmp_path: Path, said: Callable[..., list[str]]) -> None:
+    """One hint a tag, with the step and the value; every number is recorded as it is."""
+    with SummaryRecord(tmp_path, num_process=0) as record:
+        for step, number in enumerate([1.0, float("nan"), float("inf"), 2.0]):
+            record.add_value("scalar", "loss", number)
+            record.add_value("scalar", "fine", 1.0)
+            assert record.record(step)
+    values = read(tmp_path).scalars("loss").value
+    np.testing.assert_array_equal(values, [1.0, np.nan, np.inf, 2.0])
+    assert said("is nan at step 1") == said("at step")
+    assert len(said("at step")) == 1

@@ -14,6 +14,7 @@ from tests.write.build import files, only_file, steps, wait_for_workers_to_end, 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no fork, or no memfd")
 WORKERS = pytest.mark.parametrize("count", [0, 1, 3])
 
+
 @WORKERS
 @pytest.mark.parametrize("end", ["sys.exit(5)", "os._exit(5)", "recorder.close(); del recorder; sys.exit(5)"])
 def test_a_child_that_records(tmp_path: Path, count: int, end: str) -> None:

@@ -161,9 +161,8 @@ def test_pieces_are_single_bytes() -> None:
     assert np.shares_memory(np.frombuffer(pieces[-1], np.uint8), array)
 
 
-@pytest.mark.parametrize("payload", [np.array([object()]), None, "text"], ids=["objects", "None", "text"])
-def test_what_cannot_be_packed(payload: Any) -> None:
+@pytest.mark.parametrize(("kind", "payload"), [("tensor", np.array([object()])), ("scalar", None), ("scalar", "text")])
+def test_what_cannot_be_packed(kind: str, payload: Any) -> None:
     """A payload that is neither number, bytes nor an array of numbers raises here, not in the worker."""
-    for kind in ("tensor", "scalar"):
-        with pytest.raises((TypeError, ValueError, AttributeError)):
-            message.pack(Event(1, 2.0, (Item(kind, "t", payload),)), "")
+    with pytest.raises((TypeError, ValueError)):
+        message.pack(Event(1, 2.0, (Item(kind, "t", payload),)), "")

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from instrument.values import Event, Item
-from instrument.write import crew, message, pool
+from instrument.write import crew, message
 from instrument.write.pool import PoolSink, open_sink
 from instrument.write.ring import Ring, chunks
 from instrument.write.sink import FileSink, Target
@@ -371,7 +371,7 @@ MISSING: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "epoll": lambda patch: patch.delattr(select, "epoll"),
     "memory": lambda patch: patch.setattr(os, "memfd_create", no_descriptor),
     "descriptors": lambda patch: patch.setattr(os, "eventfd", no_descriptor),
-    "threads": lambda patch: patch.setattr(pool.threading.Thread, "start", no_thread),
+    "threads": lambda patch: patch.setattr(threading.Thread, "start", no_thread),
 }
 
 
@@ -476,7 +476,6 @@ def test_workers_that_come_to_life_again(
     assert steps(sink.path) == [*taken, 1000]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python always puts the working directory first")
 def test_the_working_directory_is_not_imported_from(
     sink_at: OpenSink, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -591,6 +590,29 @@ def test_closing_in_a_signal_handler(sink_at: OpenSink, elements: int, leaves: b
     assert len(answers) == 200 or leaves
     taken = [step for step, answer in enumerate(answers) if answer]
     assert steps(sink.path) == taken
+    assert sink.stats.pending == 0
+
+
+@pytest.mark.parametrize("outer", ["flush", "close"])
+@pytest.mark.parametrize("inner", ["flush", "close", "write"])
+def test_a_signal_handler_inside_a_flush_or_close(sink_at: OpenSink, outer: str, inner: str) -> None:
+    """Whatever it calls works, and the outer call returns at once when it is over."""
+    sink = sink_at(1)
+    calls = {"flush": sink.flush, "close": sink.close, "write": lambda: sink.write(scalar(100))}
+
+    def call() -> None:
+        go_on()
+        calls[inner]()
+
+    with stopped(sink) as go_on, handler(call):
+        for step in range(100):
+            sink.write(scalar(step))
+        started = time.monotonic()
+        with signal_when(lambda: sink._depth == 1):
+            calls[outer]()
+        assert time.monotonic() - started < 5
+    sink.close()
+    assert steps(sink.path) == list(range(101 if inner == "write" else 100))
     assert sink.stats.pending == 0
 
 

@@ -383,6 +383,21 @@ def test_modes_respect_the_umask(tmp_path: Path, workers: int, umask: int) -> No
         assert stat.S_IMODE(path.stat().st_mode) == (0o777 if path.is_dir() else 0o666) & ~umask
 
 
+@WORKERS
+def test_a_relative_directory(sink_at: OpenSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    """It is that of the opening, wherever this process goes later and whenever a worker starts."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    sink = sink_at(workers, directory="run")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    sink.write(Event(1, 1.0, (*scalar(1).items, *custom(1).items)))
+    sink.flush(sync=True)
+    assert sink.path == str(only_file(tmp_path / "run"))
+    assert steps(sink.path) == [1]
+    assert len(files(tmp_path / "run", lineage=True)) == 1
+    assert sink.take_error() is None
+
+
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     """The error is raised at the start, and nothing is left."""
     (tmp_path / "file").write_text("")
