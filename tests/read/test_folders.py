@@ -10,7 +10,7 @@ import pytest
 
 from instrument.errors import NoSuchRun
 from instrument.read.folders import find
-from instrument.read.run import Runs, find_runs
+from instrument.read.run import Runs, find_runs, read
 from tests.read.build import steps, write
 
 EVENTS = steps("scalar", "x", [0], 1.0, start=1.0)
@@ -112,3 +112,11 @@ def test_what_is_no_folder_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, EVENTS)
     with pytest.raises(NoSuchRun, match=r"_MS is a file; a directory with runs at or below it is expected$"):
         find_runs(path)
+
+
+def test_a_pipe_named_like_an_event_file_is_refused(tmp_path: Path) -> None:
+    """Opening one would wait for a writer for ever."""
+    path = tmp_path / "events.out.events.summary.1700000000.0.host_MS"
+    os.mkfifo(path)
+    with pytest.raises(NoSuchRun, match="no regular file"):
+        read(path)

@@ -1,0 +1,91 @@
+"""A recorder that is used at a bad moment: by a signal handler inside `record`, by several threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn
+
+from instrument import SummaryRecord, read
+from instrument.collect import sources
+
+
+def test_a_record_inside_a_record_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., list[str]]
+) -> None:
+    """As a signal handler may call it: it answers False, and no value is written twice or lost."""
+    record = SummaryRecord(tmp_path, num_process=0)
+    answers: list[bool] = []
+    write = record.write
+
+    def interrupted(step: int, items: list[Any]) -> bool:
+        monkeypatch.setattr(record, "write", write)
+        record.add_value("scalar", "later", 2.0)
+        answers.append(record.record(99))
+        return write(step, items)
+
+    monkeypatch.setattr(record, "write", interrupted)
+    record.add_value("scalar", "first", 1.0)
+    assert record.record(1)
+    assert record.record(2)
+    record.close()
+    run = read(tmp_path)
+    assert answers == [False]
+    assert run.scalars("first").step.tolist() == [1]
+    assert run.scalars("later").step.tolist() == [2]
+    assert len(said("inside another one")) == 1
+
+
+def test_values_added_by_another_thread_are_not_lost(tmp_path: Path) -> None:
+    """One thread adds values under names of their own while another records: each is there, once."""
+    with SummaryRecord(tmp_path, num_process=0) as record:
+        done = threading.Event()
+
+        def add() -> None:
+            for number in range(3000):
+                record.add_value("scalar", f"tag{number}", float(number))
+            done.set()
+
+        thread = threading.Thread(target=add)
+        thread.start()
+        step = 0
+        while not done.is_set():
+            assert record.record(step)
+            step += 1
+        thread.join()
+        assert record.record(step)
+    run = read(tmp_path)
+    found = {tag: run.scalars(tag, superseded=True).value.tolist() for tag in run.tags()["scalar"]}
+    assert found == {f"tag{number}": [float(number)] for number in range(3000)}
+
+
+def test_a_schedule_with_a_state_is_not_computed_again(tmp_path: Path) -> None:
+    """A learning-rate schedule that changes a parameter of its own would train differently if it were asked once more."""
+
+    class Counting(nn.learning_rate_schedule.LearningRateSchedule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked = ms.Parameter(ms.Tensor(0.0, ms.float32), name="asked")
+
+        def construct(self, step: Any) -> Any:
+            return self.asked + 1.0
+
+    optimizer = SimpleNamespace(
+        learning_rate=Counting(), is_group_lr=False, global_step=ms.Parameter(ms.Tensor([3], ms.int32), name="step")
+    )
+    with pytest.raises(sources.Uncollectable, match="has parameters"):
+        sources.learning_rates(optimizer)
+    assert float(np.asarray(optimizer.learning_rate.asked.asnumpy())) == 0.0
+
+
+def test_a_suffix_that_would_hide_the_file_is_refused(tmp_path: Path) -> None:
+    """Files whose names end in `_lineage` are read as lineage."""
+    with pytest.raises(ValueError, match="_lineage"):
+        SummaryRecord(tmp_path, file_suffix="_MS_lineage")

@@ -1,0 +1,131 @@
+"""Calls that come at a bad moment: inside another call, from a logging handler, in a process with an odd `sys.path`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instrument.codec import event, wire
+from instrument.values import Event, Item
+from instrument.write.commit import Committer
+from instrument.write.sink import item_bound_bytes
+from tests.write.build import scalar, steps
+from tests.write.conftest import OpenSink
+
+
+def test_a_write_inside_a_write_without_workers(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal handler may call it: refused and counted, and the outer one is in the file."""
+    sink = sink_at(0)
+    answers: list[bool] = []
+    apply = Committer.apply
+
+    def interrupted(self: Committer, *arguments: Any) -> Any:
+        monkeypatch.setattr(Committer, "apply", apply)
+        answers.append(sink.write(scalar(99)))
+        return apply(self, *arguments)
+
+    monkeypatch.setattr(Committer, "apply", interrupted)
+    assert sink.write(scalar(1))
+    assert sink.write(scalar(2))
+    assert answers == [False]
+    assert steps(sink.path) == [1, 2]
+    assert sink.stats.dropped == 1
+
+
+def test_a_close_inside_a_write_without_workers(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event in progress is written, and nothing is left open."""
+    sink = sink_at(0)
+    assert sink.write(scalar(0))
+    before = len(os.listdir("/proc/self/fd"))
+    apply = Committer.apply
+
+    def interrupted(self: Committer, *arguments: Any) -> Any:
+        sink.close()
+        return apply(self, *arguments)
+
+    monkeypatch.setattr(Committer, "apply", interrupted)
+    assert sink.write(scalar(1))
+    assert not sink.write(scalar(2))
+    assert steps(sink.path) == [0, 1]
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_a_logging_handler_that_records(sink_at: OpenSink) -> None:
+    """Workers die and the log says so, to a handler that records it, while the main thread logs and records too."""
+    sink = sink_at(1)
+    answers: list[bool] = []
+
+    class Recording(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            answers.append(sink.write(scalar(record.lineno, tag="log")))
+
+    handler, log = Recording(), logging.getLogger("instrument")
+    log.addHandler(handler)
+    done = threading.Event()
+
+    def run() -> None:
+        for step in range(200):
+            if step % 50 == 0:
+                os.kill(sink._crew._workers[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+            log.warning("step %d", step)
+            sink.write(scalar(step))
+        sink.flush()
+        done.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    try:
+        thread.start()
+        assert done.wait(60)
+    finally:
+        log.removeHandler(handler)
+    assert len(answers) > 200
+    assert all(answers)
+
+
+def test_an_odd_path_of_modules(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that Python itself passes over do no harm to workers."""
+    monkeypatch.setattr(sys, "path", [*sys.path, None, b"bytes", 3, "nul\0"])
+    sink = sink_at(1)
+    assert sink.write(scalar(1))
+    sink.flush()
+    assert steps(sink.path) == [1]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1, 1), (9, 3, 1, 1), (4000, 1, 100, 1), (3, 1, 1, 500), (17, 3, 31, 29)], ids=str
+)
+def test_no_picture_is_larger_than_its_bound(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
+    """Noise, which no compression shrinks, of every proportion."""
+    item = Item("image", "noise", rng.integers(0, 256, shape).astype(np.uint8))
+    (payload,) = event.encode(Event(1, 1.0, (item,)))
+    assert wire.size(payload) <= item_bound_bytes(item) + 256
+
+
+def test_a_fork_while_a_lock_is_held(sink_at: OpenSink, tmp_path: Path) -> None:
+    """A child forked while another thread writes in this process can close, though nobody will ever give the lock back."""
+    sink = sink_at(0)
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with sink._lock:  # type: ignore[attr-defined]
+            held.set()
+            release.wait(60)
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    assert held.wait(60)
+    child = os.fork()
+    if child == 0:
+        sink.close()
+        os._exit(0 if not sink.write(scalar(1)) else 1)
+    release.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
