@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,12 @@ import pytest
 # MindSpore 2.7 to 2.9 end the process at their import when protobuf's fast implementation was there before them, and
 # here tests of protobuf and of MindSpore share a process. Their own import sets the same.
 os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
+
+# Whoever starts the tests in the background or beyond a terminal's end has these ignored, and so would be every process
+# that a test starts and ends with one of them.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -67,7 +67,7 @@ def test_values_added_by_another_thread_are_not_lost(tmp_path: Path) -> None:
 
 
 def test_a_schedule_with_a_state_is_not_computed_again(tmp_path: Path) -> None:
-    """A learning-rate schedule that changes a parameter of its own would train differently if it were asked once more."""
+    """A learning rate that changes a parameter of its own would train differently if it were asked once more."""
 
     class Counting(nn.learning_rate_schedule.LearningRateSchedule):
         def __init__(self) -> None:

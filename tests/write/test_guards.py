@@ -110,7 +110,7 @@ def test_no_picture_is_larger_than_its_bound(rng: np.random.Generator, shape: tu
 
 
 def test_a_fork_while_a_lock_is_held(sink_at: OpenSink, tmp_path: Path) -> None:
-    """A child forked while another thread writes in this process can close, though nobody will ever give the lock back."""
+    """A child forked while another thread writes can close, though nobody there will ever give the lock back."""
     sink = sink_at(0)
     held, release = threading.Event(), threading.Event()
 
