@@ -337,7 +337,12 @@ class SummaryRecord:
             return
         error = self._sink.take_error()
         if error is not None:
-            raise RecordingError(f"Step {error.step} is not recorded in {error.path}: {error.reason}")
+            lost = (
+                f"What was recorded before step {error.step} is lost"
+                if error.what == "gone"
+                else f"Step {error.step} is lost"
+            )
+            raise RecordingError(f"{lost}, in {error.path}: {error.reason}")
 
     def _warn(self, cause: object, message: str, *arguments: object) -> None:
         if cause not in self._warned:

@@ -30,7 +30,8 @@ _LONGEST_NAME_BYTES = 200
 
 
 class Notice(NamedTuple):
-    """A word to the trainer. `what` is "lost" (events are missing), "limit" (a file is full), "export" or "sync"."""
+    """A word to the trainer. `what` is "lost" (events are missing), "gone" (a file was taken away with what was written
+    before), "limit" (a file is full), "export" or "sync"."""
 
     what: str
     step: int
@@ -142,7 +143,7 @@ class Committer:
         writer = self._writers[file] = EventFileWriter(path)
         there = writer.size_bytes
         if there < length:  # otherwise another worker has begun it anew
-            self._report(Notice("lost", jobs[0].step, path, "it was deleted or cut; what is left of it is carried on"))
+            self._report(Notice("gone", jobs[0].step, path, "it was deleted or cut"))
             length = there
             if file == SUMMARY and not there:
                 pieces = [*frame.pack(event_codec.encode_version(time.time())), *pieces]

@@ -184,6 +184,9 @@ def _wording(notice: Notice) -> tuple[int, str, str, int, str]:
     if notice.what == "limit":
         text = "%s is full: step %d and what follows is not recorded (%s). Training goes on."
         return logging.WARNING, text, notice.path, notice.step, notice.reason
+    if notice.what == "gone":
+        text = "What %s held before step %d is lost: %s. Recording goes on there, in a new file where none is left."
+        return logging.ERROR, text, notice.path, notice.step, notice.reason
     if notice.what == "sync":
         text = "%s (up to step %d) may not survive a power failure: %s. It can be read all the same."
         return logging.ERROR, text, notice.path, notice.step, notice.reason

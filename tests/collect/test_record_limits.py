@@ -213,7 +213,7 @@ def test_with_raise_exception_a_write_error_is_raised(tmp_path: Path, processes:
         record.record(7)
         record.flush()  # workers tell it by now
 
-    with pytest.raises(RecordingError, match=r"Step 7 is not recorded in .*run/events\S*: \w"):
+    with pytest.raises(RecordingError, match=r"Step 7 is lost, in .*run/events\S*: \w"):
         write()
     record.close()
     assert record.stats.lost == 1

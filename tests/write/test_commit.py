@@ -251,7 +251,7 @@ def test_a_deleted_file_is_begun_anew(tmp_path: Path, with_directory: bool) -> N
     assert frame_count(desk.paths[LINEAGE]) == 2
     assert desk.sizes == desk.state[1:3]
     assert [(notice.what, notice.step, notice.path) for notice in desk.notices] == [
-        ("lost", 3, path) for path in desk.paths
+        ("gone", 3, path) for path in desk.paths
     ]
 
 
