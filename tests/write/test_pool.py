@@ -84,7 +84,7 @@ def test_further_workers_start_when_one_is_busy(sink_at: OpenSink, tmp_path: Pat
     with stopped(sink):
         for step in range(50, 200):
             assert sink.write(tensor(step, 100))
-        assert len(workers(tmp_path)) == 3
+        wait_until(lambda: len(workers(tmp_path)) == 3)
         assert sink._pool.committed_sequence == 50
     sink.close()
     assert numbers(sink.path) == [(step, float(step)) for step in range(200)]
