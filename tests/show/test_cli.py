@@ -8,13 +8,17 @@ import os
 import re
 import subprocess
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 
 import instrument
+from instrument import read
 from instrument.codec import schema
 from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
@@ -408,3 +412,24 @@ def test_names_print_on_a_terminal_without_unicode(tmp_path: Path) -> None:
         check=True,
     )
     assert rb"\u4e2d" in result.stdout
+
+
+def test_times_are_utc_in_files_and_local_with_zone_in_tables(tmp_path: Path) -> None:
+    """Written in Shanghai, listed in New York: seconds since the epoch in the file, the reader's zone beside it."""
+    code = (
+        "import sys, time; from instrument.values import Event, Item; from instrument.write.pool import open_sink;"
+        "from instrument.write.sink import Target; sink = open_sink(Target(sys.argv[1]), 0);"
+        "sink.write(Event(1, time.time(), (Item('scalar', 'loss', 1.0),))); sink.close()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    before = time.time()
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")], env={**environment, "TZ": "Asia/Shanghai"}, check=True
+    )
+    (written,) = read(tmp_path / "run").scalars("loss").wall_time
+    assert before <= written <= time.time()
+    shown = subprocess.run(
+        [sys.executable, "-m", "instrument", "ls", str(tmp_path)],
+        env={**environment, "TZ": "America/New_York"}, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert datetime.fromtimestamp(written, ZoneInfo("America/New_York")).strftime("%Y-%m-%d %H:%M:%S%z") in shown
