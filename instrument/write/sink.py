@@ -155,7 +155,7 @@ class Notices:
             cause = (notice.what, path, notice.reason)
             if cause not in self._known:
                 self._known.add(cause)
-                self.note(*_wording(notice))
+                self.note(*_WORDING[notice.what], notice.path, notice.step, notice.reason)
             if notice.what != "limit":
                 self.errors += 1
                 self._first = self._first or notice
@@ -179,22 +179,25 @@ class Notices:
             return first
 
 
-def _wording(notice: Notice) -> tuple[int, str, str, int, str]:
-    """Level, text and arguments of a message."""
-    if notice.what == "limit":
-        text = "%s is full: step %d and what follows is not recorded (%s). Training goes on."
-        return logging.WARNING, text, notice.path, notice.step, notice.reason
-    if notice.what == "gone":
-        text = "What %s held before step %d is lost: %s. Recording goes on there, in a new file where none is left."
-        return logging.ERROR, text, notice.path, notice.step, notice.reason
-    if notice.what == "sync":
-        text = "%s (up to step %d) may not survive a power failure: %s. It can be read all the same."
-        return logging.ERROR, text, notice.path, notice.step, notice.reason
-    if notice.what == "export":
-        text = "%s (step %d) cannot be exported, nor may others: %s. The event file goes on without regard to it."
-        return logging.ERROR, text, notice.path, notice.step, notice.reason
-    text = "Events are missing from %s, the first at step %d: %s. Training goes on; recording is tried again each step."
-    return logging.ERROR, text, notice.path, notice.step, notice.reason
+_WORDING = {
+    "lost": (
+        logging.ERROR,
+        "Events are missing from %s, the first at step %d: %s. Training goes on; recording is tried again each step.",
+    ),
+    "gone": (
+        logging.ERROR,
+        "What %s held before step %d is lost: %s. Recording goes on there, in a new file where none is left.",
+    ),
+    "limit": (logging.WARNING, "%s is full: step %d and what follows is not recorded (%s). Training goes on."),
+    "sync": (
+        logging.ERROR,
+        "%s (up to step %d) may not survive a power failure: %s. It can be read all the same.",
+    ),
+    "export": (
+        logging.ERROR,
+        "%s (step %d) cannot be exported, nor may others: %s. The event file goes on without regard to it.",
+    ),
+}
 
 
 def upper_bound_bytes(event: Event) -> int:
