@@ -7,7 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,27 @@ def rng() -> np.random.Generator:
     seed = int(os.environ.get("INSTRUMENT_TEST_SEED") or secrets.randbits(32))
     print(f"INSTRUMENT_TEST_SEED={seed}")
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def small_disk_of(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount a file system of a size, such as `"64k"`; what is opened there has to be closed before the test ends."""
+    folder = tmp_path / "disk"
+
+    def mount(size: str) -> Path:
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        try:
+            mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            pytest.skip("there is no mount command")
+        if mounted.returncode:
+            pytest.skip(f"a small file system cannot be mounted: {mounted.stderr.strip()}")
+        return folder
+
+    yield mount
+    if os.path.ismount(folder):
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -101,12 +101,16 @@ def _hand_over(kind: str, tag: str, value: Any, flags: str = "") -> None:
         tag.encode()  # a name that is not valid Unicode has no bytes in a file; its error is a ValueError
         item = make_item(kind, tag, value, flags)
     except (TypeError, ValueError) as error:
-        if (kind, tag) not in _refused:
-            _refused.add((kind, tag))
-            log.warning("A summary operator's value is not recorded: %s", error)
+        _warn_once(kind, tag, "A summary operator's value is not recorded: %s", error)
         return
     for inbox in open_inboxes:
         inbox.put(item)
+
+
+def _warn_once(kind: str, tag: str, text: str, *arguments: object) -> None:
+    if (kind, tag) not in _refused:
+        _refused.add((kind, tag))
+        log.warning(text, *arguments)
 
 
 def make_item(kind: str, tag: str, value: Any, flags: str = "", copy: bool = True) -> Item:
@@ -146,9 +150,7 @@ def _primitive(base: type[Any]) -> Any:
 @_ops.constexpr(reuse_result=False)  # type: ignore[untyped-decorator]
 def _refuse(kind: str, name: str, reason: str) -> int:
     """Say once that a value is not recorded, in the middle of compilation too; the result means nothing."""
-    if (kind, name) not in _refused:
-        _refused.add((kind, name))
-        log.warning("The %s summary %r is not recorded: %s.", kind, name, reason)
+    _warn_once(kind, name, "The %s summary %r is not recorded: %s.", kind, name, reason)
     return 0
 
 

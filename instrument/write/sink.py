@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from instrument.codec import event as event_codec
-from instrument.codec import wire
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
 from instrument.values import LINEAGE_KINDS, Event, Item
@@ -289,7 +288,7 @@ class FileSink:
         except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
             self._committer.close()
             raise
-        is_refused = not is_whole(self._state, job.frames)
+        is_refused = full_files(self._state, event)[0]
         self._refused += is_refused
         return self._state.lost == before.lost and not is_refused
 
@@ -314,11 +313,6 @@ class FileSink:
 
     def take_error(self) -> Notice | None:
         return self._notices.take_first()
-
-
-def is_whole(state: State, frames: tuple[wire.Pieces, wire.Pieces]) -> bool:
-    """Whether no file that an event needed is at its size limit."""
-    return not any(frames[file] and state.full & 1 << file for file in (SUMMARY, LINEAGE))
 
 
 def full_files(state: State, event: Event) -> tuple[bool, bool]:

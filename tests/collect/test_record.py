@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,7 @@ import numpy as np
 import pytest
 
 from instrument import SummaryRecord, read
-
-Said = Callable[..., list[str]]
-BOTH = pytest.mark.parametrize("processes", [0, 1], ids=["in this process", "in a worker"])
-
-
-def points(directory: Path, tag: str) -> list[tuple[int, float]]:
-    found = read(directory).scalars(tag)
-    return list(zip(found.step.tolist(), found.value.tolist(), strict=True))
-
+from tests.collect.build import BOTH, Said, points
 
 # ---------------------------------------------------------------- steps and answers
 

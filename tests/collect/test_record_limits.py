@@ -6,7 +6,6 @@ import gc
 import os
 import shutil
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,7 @@ import pytest
 
 from instrument import SummaryRecord, read
 from instrument.errors import RecordingError
-
-Said = Callable[..., list[str]]
-BOTH = pytest.mark.parametrize("processes", [0, 1], ids=["in this process", "in a worker"])
-
-
-def points(directory: Path, tag: str) -> list[tuple[int, float]]:
-    found = read(directory).scalars(tag)
-    return list(zip(found.step.tolist(), found.value.tolist(), strict=True))
-
+from tests.collect.build import BOTH, Said, points
 
 # ---------------------------------------------------------------- limits
 

@@ -12,8 +12,8 @@ from mindspore.train import anf_ir_pb2, lineage_pb2, summary_pb2
 
 from instrument import Run, SummaryRecord, read
 from instrument.codec import graph as graph_codec
+from tests.collect.build import BOTH
 
-BOTH = pytest.mark.parametrize("processes", [0, 1], ids=["in this process", "in a worker"])
 AS = pytest.mark.parametrize("give", [lambda m: m, lambda m: m.SerializeToString()], ids=["message", "bytes"])
 
 
