@@ -88,7 +88,6 @@ class SummaryRecord:
         self._network = _check_network("network", network)
         self._mode = "train"
         self._pending: dict[tuple[str, str], Item] = {}
-        self._too_large: dict[tuple[str, str], int] = {}
         self._warned: set[object] = set()
         self._known_names: set[str] = set()
         self._lock = threading.RLock()
@@ -202,11 +201,9 @@ class SummaryRecord:
         self._add_graph(train_network)
         self._add_summaries(step)
         pending, self._pending = self._pending, {}
-        too_large, self._too_large = self._too_large, {}
-        written = self.write(
+        return self.write(
             step, [item for item in pending.values() if plugin_filter is None or plugin_filter(item.kind)]
         )
-        return self._refuse(step, too_large, plugin_filter) and written
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything recorded so far can be read by another process.
@@ -250,13 +247,17 @@ class SummaryRecord:
             return  # what a forked process adds is refused by its `record`, and the lock may be held for ever there
         key = (item.kind, item.tag)
         with self._lock:  # another thread may record meanwhile
-            is_second = self._pending.pop(key, None) is not None or self._too_large.pop(key, None) is not None
+            is_second = self._pending.pop(key, None) is not None
             self._pending[key] = item
         if is_second:
             self._warn(("twice", *key), "The %s %r was added twice before a record(); the last one is kept.", *key)
 
     def write(self, step: int, items: list[Item]) -> bool:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
+        too_large = [item for item in items if item.kind != "scalar" and _is_too_large(item)]
+        if too_large:
+            others = self.write(step, [item for item in items if item.kind == "scalar" or not _is_too_large(item)])
+            return self._refuse(step, too_large) and others
         if not items:
             return True
         for kind, tag, payload, _ in items:
@@ -277,28 +278,22 @@ class SummaryRecord:
                 self._known_names.add(name)
             return
         item = ops.make_item(plugin, name, value, copy=False)
-        size = item_bound_bytes(item)
-        if size > event_codec.MAX_PAYLOAD_BYTES:
-            self._pending.pop((plugin, name), None)
-            self._too_large[plugin, name] = size
-            return
-        self.add_item(item._replace(payload=np.array(item.payload)))
+        if not _is_too_large(item):  # what `write` will refuse need not be copied
+            item = item._replace(payload=np.array(item.payload))
+        self.add_item(item)
 
-    def _refuse(
-        self, step: int, too_large: dict[tuple[str, str], int], plugin_filter: Callable[[str], bool] | None
-    ) -> bool:
-        """Say which values no reader would take; True where there was none."""
-        chosen = {key: size for key, size in too_large.items() if plugin_filter is None or plugin_filter(key[0])}
-        for (kind, tag), size in chosen.items():
+    def _refuse(self, step: int, too_large: list[Item]) -> bool:
+        """Say of values that no reader would take them; False, for whoever asks whether all was recorded."""
+        for item in too_large:
             message = (
-                f"The {kind} {tag!r} of step {step} takes {size} bytes in a file, more than the "
-                f"{event_codec.MAX_PAYLOAD_BYTES} that its readers accept: it is not recorded, everything else of the "
-                "step is. Record a part of it, or its histogram."
+                f"The {item.kind} {item.tag!r} of step {step} takes {item_bound_bytes(item)} bytes in a file, more "
+                f"than the {event_codec.MAX_PAYLOAD_BYTES} that its readers accept: it is not recorded, everything "
+                "else of the step is. Record a part of it, or its histogram."
             )
             if self._options.raise_exception:
                 raise RecordingError(message)
-            self._warn(("large", kind, tag), "%s", message)
-        return not chosen
+            self._warn(("large", item.kind, item.tag), "%s", message)
+        return False
 
     def _add_graph(self, train_network: Any) -> None:
         if self._network is None:
@@ -348,6 +343,10 @@ class SummaryRecord:
         if cause not in self._warned:
             self._warned.add(cause)
             log.warning(message, *arguments)
+
+
+def _is_too_large(item: Item) -> bool:
+    return item_bound_bytes(item) > event_codec.MAX_PAYLOAD_BYTES
 
 
 def _open(options: RecordOptions) -> Sink:

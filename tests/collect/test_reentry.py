@@ -1,4 +1,4 @@
-"""A recorder that is used at a bad moment: by a signal handler inside `record`, by several threads."""
+"""A recorder that is used in odd ways: by a signal handler inside `record`, by several threads, with huge values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from instrument import SummaryRecord, read
+from instrument import SummaryRecord, ops, read
+from instrument.codec import event
 from instrument.collect import sources
 
 
@@ -89,3 +90,22 @@ def test_a_suffix_that_would_hide_the_file_is_refused(tmp_path: Path) -> None:
     """Files whose names end in `_lineage` are read as lineage."""
     with pytest.raises(ValueError, match="_lineage"):
         SummaryRecord(tmp_path, file_suffix="_MS_lineage")
+
+
+def test_an_operators_value_that_no_reader_would_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., list[str]]
+) -> None:
+    """It is refused as one that is added by hand: one warning with tag and step, everything else is there."""
+    monkeypatch.setattr(event, "MAX_PAYLOAD_BYTES", 20_000)
+    operator = ops.TensorSummary()
+    with SummaryRecord(tmp_path, num_process=0) as record:
+        for step in (7, 8):
+            operator("huge", ms.Tensor(np.zeros(10_000, np.float32)))
+            operator("small", ms.Tensor(np.full(3, step, np.float32)))
+            record.add_value("scalar", "loss", float(step))
+            assert not record.record(step)
+    run = read(tmp_path)
+    assert run.tags() == {"scalar": ["loss"], "tensor": ["small"]}
+    assert run.scalars("loss").step.tolist() == run.tensors("small").step.tolist() == [7, 8]
+    (message,) = said("huge")
+    assert "of step 7 takes" in message
