@@ -19,15 +19,41 @@ if TYPE_CHECKING:
     from instrument.collect import ops as ops
     from instrument.collect.collector import SummaryCollector as SummaryCollector
     from instrument.collect.record import SummaryRecord as SummaryRecord
+    from instrument.profiler.callbacks import StopAtEpoch as StopAtEpoch
+    from instrument.profiler.callbacks import StopAtStep as StopAtStep
+    from instrument.profiler.handlers import tensorboard_trace_handler as tensorboard_trace_handler
+    from instrument.profiler.options import AicoreMetrics as AicoreMetrics
+    from instrument.profiler.options import ExportType as ExportType
+    from instrument.profiler.options import ProfilerActivity as ProfilerActivity
+    from instrument.profiler.options import ProfilerLevel as ProfilerLevel
+    from instrument.profiler.profiler import Profiler as Profiler
+    from instrument.profiler.schedule import ProfilerAction as ProfilerAction
+    from instrument.profiler.schedule import schedule as schedule
+    from instrument.profiler.spans import span as span
     from instrument.read.run import Run as Run
     from instrument.read.run import read as read
 
-__all__ = ["Run", "SummaryCollector", "SummaryRecord", "__version__", "ops", "read"]
+__all__ = [
+    "AicoreMetrics", "ExportType", "Profiler", "ProfilerAction", "ProfilerActivity", "ProfilerLevel", "Run",
+    "StopAtEpoch", "StopAtStep", "SummaryCollector", "SummaryRecord", "__version__", "ops", "read", "schedule", "span",
+    "tensorboard_trace_handler",
+]  # fmt: skip
 
 _HOMES = {
     "SummaryCollector": ("instrument.collect.collector", "SummaryCollector"),
     "SummaryRecord": ("instrument.collect.record", "SummaryRecord"),
     "ops": ("instrument.collect.ops", None),
+    "Profiler": ("instrument.profiler.profiler", "Profiler"),
+    "StopAtStep": ("instrument.profiler.callbacks", "StopAtStep"),
+    "StopAtEpoch": ("instrument.profiler.callbacks", "StopAtEpoch"),
+    "ProfilerAction": ("instrument.profiler.schedule", "ProfilerAction"),
+    "schedule": ("instrument.profiler.schedule", "schedule"),
+    "span": ("instrument.marks", "span"),
+    "tensorboard_trace_handler": ("instrument.profiler.handlers", "tensorboard_trace_handler"),
+    "ProfilerLevel": ("instrument.profiler.options", "ProfilerLevel"),
+    "ProfilerActivity": ("instrument.profiler.options", "ProfilerActivity"),
+    "AicoreMetrics": ("instrument.profiler.options", "AicoreMetrics"),
+    "ExportType": ("instrument.profiler.options", "ExportType"),
     "Run": ("instrument.read.run", "Run"),
     "read": ("instrument.read", None),
 }

@@ -7,6 +7,7 @@ says which are missing; a missing one raises `FrameworkError` where it is needed
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,9 @@ _PRIVATE = {
     "SUMMARY_TENSOR_CACHE": (_DEBUG_OPS,),
     "_cell_graph_executor": ("mindspore.graph.api", "mindspore.common.api"),
     "_pynative_executor": ("mindspore.graph.api", "mindspore.common.api"),
+    "Profiler": ("mindspore._c_expression",),
+    "GlobalContext": ("mindspore._c_dataengine",),
+    "ITERATORS_LIST": ("mindspore.dataset.engine.iterators",),
 }
 
 
@@ -64,12 +68,17 @@ def take_summaries() -> list[tuple[str, Any]]:
     Compiled graphs leave their values in a dictionary, operators that ran one by one in a list of
     (operator, name, tensor).
     """
-    found = list(_home("_get_summary_tensor_data")._get_summary_tensor_data().items())
-    debug_ops = _home("SUMMARY_TENSOR_CACHE")
-    if debug_ops.SUMMARY_TENSOR_CACHE:
-        eager, debug_ops.SUMMARY_TENSOR_CACHE = debug_ops.SUMMARY_TENSOR_CACHE, []
-        found += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in eager]
+    summaries, eager = _summary_caches()
+    found = list(summaries._get_summary_tensor_data().items())
+    if eager.SUMMARY_TENSOR_CACHE:
+        values, eager.SUMMARY_TENSOR_CACHE = eager.SUMMARY_TENSOR_CACHE, []
+        found += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in values]
     return found
+
+
+@functools.cache
+def _summary_caches() -> tuple[Any, Any]:
+    return _home("_get_summary_tensor_data"), _home("SUMMARY_TENSOR_CACHE")
 
 
 def wait_for_summaries(step: int | None) -> None:
@@ -165,3 +174,66 @@ def device_number() -> int:
     except (RuntimeError, ValueError, TypeError):
         pass  # no communication was set up
     return int(context.get_context("device_id"))
+
+
+def device_target() -> str:
+    """ "CPU", "Ascend" or "GPU"."""
+    return str(context.get_context("device_target"))
+
+
+def mode() -> str:
+    """ "graph" or "pynative"."""
+    return "graph" if context.get_context("mode") == context.GRAPH_MODE else "pynative"
+
+
+def version() -> str:
+    return str(mindspore.__version__)
+
+
+# ---------------------------------------------------------------- profiling
+
+
+def wait_for_operators() -> None:
+    """Return when all operators that were called have run; in PyNative mode they run behind Python's back."""
+    _home("_pynative_executor")._pynative_executor.sync()
+
+
+def cpu_profiler() -> Any:
+    """The process's profiler of operators on the CPU.
+
+    Its `init(directory)`, `enable_op_time()` and `enable_profile_memory()` begin a window, `stop()` writes its files.
+    It takes a new directory each time, which MindSpore's own classes do not.
+    """
+    profiler = _home("Profiler").Profiler.get_instance("CPU")
+    if profiler is None:
+        raise FrameworkError(f"MindSpore {mindspore.__version__} was built without its profiler of the CPU.")
+    return profiler
+
+
+def data_profiler() -> Any:
+    """The process's profiler of one data pipeline: `init`, `start`, `stop`, `save(directory)`.
+
+    It takes the first pipeline whose iterator is built after `init`, and must not be started when that is gone: it
+    would follow a dangling pointer.
+    """
+    return _home("GlobalContext").GlobalContext.profiling_manager()
+
+
+def watch_iterators(before: Callable[[], bool], after: Callable[[Any], None]) -> None:
+    """Call `before()` ahead of the making of each iterator over a dataset and, where it answers True, `after(it)`."""
+    iterator = _home("ITERATORS_LIST").Iterator
+    make = iterator.__init__
+
+    @functools.wraps(make)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> None:
+        is_wanted = before()
+        make(self, *args, **kwargs)
+        if is_wanted:
+            after(self)
+
+    iterator.__init__ = watched
+
+
+def is_alive(iterator: Any) -> bool:
+    """Whether an iterator still has its pipeline."""
+    return getattr(iterator, "_runtime_context", None) is not None

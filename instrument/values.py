@@ -7,7 +7,7 @@ on the way up a `Record` carries the value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,8 +20,11 @@ SUMMARY_KINDS = ("scalar", "image", "tensor", "histogram", "landscape")
 #: Kinds of the lineage file.
 LINEAGE_KINDS = ("train_lineage", "eval_lineage", "dataset_graph", "custom_lineage_data")
 KINDS = (*SUMMARY_KINDS, "graph", *LINEAGE_KINDS)
+#: Pieces of a device trace, in files of their own.
+TRACE_KIND = "trace"
 #: The dtype that NumPy lacks: its values travel as float32, which holds each of them exactly.
 BFLOAT16 = "bfloat16"
+_NO_SCALARS: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,35 @@ class Landscape:
     data: bytes = field(repr=False)
 
 
-Value = Scalar | Tensor | Image | Histogram | Graph | Lineage | Landscape
+@dataclass(frozen=True)
+class Gap:
+    """A place in a file where `events` events are missing, the first of `first_step`, the last of `last_step`."""
+
+    events: int
+    first_step: int
+    last_step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A piece of one raw file of a profile: `data` stands at `offset` of the `total_bytes` that the file has.
+
+    `window` counts the windows of one trace file from 0, `kind` says whose file it is ("cpu", "ascend", "gpu",
+    "minddata", "instrument"), `device` is the device or rank number, `name` the path inside the window's directory,
+    with "/" between its parts. An empty file is one piece without data.
+    """
+
+    window: int
+    kind: str
+    device: int
+    name: str
+    offset: int
+    total_bytes: int
+    data: bytes | memoryview = field(repr=False)
+
+
+Value = Scalar | Tensor | Image | Histogram | Graph | Lineage | Landscape | Gap | Trace
 
 
 @dataclass(frozen=True)
@@ -123,7 +154,7 @@ class Item(NamedTuple):
     """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
 
     `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), and the
-    serialised message for the other kinds. `dtype` names the recorded type of a tensor.
+    serialised message for the other kinds, a `Gap` among them. `dtype` names the recorded type of a tensor.
     """
 
     kind: str
@@ -133,8 +164,21 @@ class Item(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What one `record(step)` hands over."""
+    """What one `record(step)` hands over: scalars by tag, and the items of all other kinds."""
 
     step: int
     wall_time: float
-    items: Sequence[Item]
+    items: Sequence[Item] = ()
+    scalars: Mapping[str, float] = _NO_SCALARS
+
+    @classmethod
+    def of(cls, step: int, wall_time: float, items: Iterable[Item]) -> Event:
+        """The event that holds these items, scalars among them."""
+        scalars: dict[str, float] = {}
+        others = []
+        for item in items:
+            if item.kind == "scalar":
+                scalars[str.__str__(item.tag)] = float(item.payload)
+            else:
+                others.append(item)
+        return cls(step, wall_time, others, scalars)

@@ -22,19 +22,22 @@ PACKAGE = ROOT / "instrument"
 ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
+    "forks": set(),
     "values": {"numpy"},
     "eventfile": {"errors", "crc32c", "numpy"},
     "codec": {"values", "errors", "numpy", "google.protobuf", "PIL"},
     # the writing half
     "framework": {"errors", "mindspore"},
-    "write": {"codec", "eventfile", "values", "errors", "numpy"},
-    "collect": {"write", "codec", "values", "errors", "framework", "mindspore", "numpy"},
-    "profiler": {"write", "codec", "values", "errors", "framework", "mindspore", "numpy"},
+    "write": {"codec", "eventfile", "values", "errors", "forks", "numpy", "crc32c"},
+    "marks": set(),
+    "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy"},
+    # Its analysis, in the reading half, is imported by name when somebody asks for it.
+    "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
     "landscape": {"write", "codec", "values", "errors", "framework", "mindspore", "numpy"},
     # the reading half
     "read": {"codec", "eventfile", "values", "errors", "numpy"},
     "trace": {"values", "errors", "numpy"},
-    "analyse": {"read", "trace", "values", "errors", "numpy"},
+    "analyse": {"read", "trace", "values", "errors", "_version", "numpy", "pandas"},
     "show": {"analyse", "read", "codec", "eventfile", "values", "errors", "_version", "numpy"},
     "__main__": {"show"},
 }

@@ -13,18 +13,23 @@ from typing import Any
 
 from instrument.codec import scalar, wire
 from instrument.errors import CorruptMessage
-from instrument.values import LINEAGE_KINDS, Event, Item, Record, Tensor
+from instrument.values import LINEAGE_KINDS, TRACE_KIND, Event, Item, Record, Tensor
 
 #: MindInsight drops an event whose payload is larger.
 MAX_PAYLOAD_BYTES = 500_000_000
 VERSION = "MindSpore.Event:1"
 
 _WALL_TIME, _STEP, _VERSION, _GRAPH, _SUMMARY = 1, 2, 3, 4, 5
+#: A field of ours, which MindSpore's schema lacks and all readers of its files skip.
+_TRACE = 100
+#: Kinds whose item is an event of its own: the field that holds the message.
+_OWN_EVENTS = {"graph": _GRAPH, TRACE_KIND: _TRACE}
+_GAP = 101
 _VALUE, _TAG = 1, 1
 #: Kinds beside the scalar that are values of a summary: their number there; the module has the kind's name.
 _VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10}
 _VALUE_KINDS = {number: kind for kind, number in _VALUE_NUMBERS.items()}
-_SCALAR_TAG_KEY = wire.key(_TAG, wire.LENGTH_DELIMITED)
+_SUMMARY_KEY = wire.key(_SUMMARY, wire.LENGTH_DELIMITED)
 
 
 @functools.cache
@@ -38,18 +43,26 @@ def encode_version(wall_time: float) -> wire.Pieces:
 
 
 def encode(event: Event) -> list[wire.Pieces]:
-    """The payloads for the summary file: a graph is one of its own; values share one, or more where it grew too large.
+    """The payloads for the file: a graph or a piece of a trace is one of its own; values share one, or more where it
+    grew too large.
 
     Items of lineage kinds are left to `lineage.encode_event`.
     """
     head = wire.double(_WALL_TIME, event.wall_time) + wire.integer(_STEP, event.step)
+    scalars = b"".join([scalar.encode_field(tag, number) for tag, number in event.scalars.items()])
+    if not event.items:
+        return [[b"".join((head, _SUMMARY_KEY, wire.varint(len(scalars)), scalars))]] if scalars else []
     payloads: list[wire.Pieces] = []
-    values: wire.Pieces = []
-    values_bytes = 0
+    values: wire.Pieces = [scalars] if scalars else []
+    values_bytes = len(scalars)
     for item in event.items:
-        if item.kind == "graph":
+        if item.kind in _OWN_EVENTS:
             assert isinstance(item.payload, bytes)
-            payloads.append([head, *wire.delimited_pieces(_GRAPH, [item.payload])])
+            payloads.append([head, *wire.delimited_pieces(_OWN_EVENTS[item.kind], [item.payload])])
+            continue
+        if item.kind == "gap":
+            assert isinstance(item.payload, bytes)
+            payloads.append([head, wire.delimited(_GAP, item.payload)])
             continue
         if item.kind in LINEAGE_KINDS:
             continue
@@ -66,19 +79,16 @@ def encode(event: Event) -> list[wire.Pieces]:
 
 
 def encode_value(item: Item) -> wire.Pieces:
-    """One `value` field of a summary."""
+    """One `value` field of a summary, of any kind but a scalar."""
     tag = item.tag.encode()
-    if item.kind == "scalar":
-        assert isinstance(item.payload, (int, float))
-        content = b"".join((_SCALAR_TAG_KEY, wire.varint(len(tag)), tag, scalar.encode(item.payload)))
-        return [wire.delimited(_VALUE, content)]
     module = _module(item.kind)
     payload: Any = item.payload
-    if item.kind == "tensor":
+    if item.kind == "tensor" and not isinstance(payload, list):
         payload = Tensor(payload, item.dtype)
     elif item.kind in ("image", "histogram"):
         payload = module.from_array(payload)
-    encoded = module.encode(payload)
+    # Encoded content comes in pieces already where its values are still on their way.
+    encoded = payload if isinstance(payload, list) else module.encode(payload)
     pieces = [encoded] if isinstance(encoded, bytes) else encoded
     named = [wire.delimited(_TAG, tag), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]
     return wire.delimited_pieces(_VALUE, named)
@@ -112,13 +122,20 @@ def scan(payload: memoryview) -> Iterator[Scanned]:
             wall_time = wire.as_double(field)
         elif number == _STEP:
             step = wire.as_int(field)
-        elif number in (_GRAPH, _SUMMARY):
+        elif number in (_GRAPH, _SUMMARY, _GAP, _TRACE):
             bodies.append((number, wire.as_bytes(field)))
     for number, body in bodies:
+        if number == _GAP:
+            yield step, wall_time, "gap", "", functools.partial(_module("gap").decode, body)
+            continue
         if number == _GRAPH:
             name = _module("graph")
             graph = name.decode(body)
             yield step, wall_time, "graph", name.name(graph), functools.partial(_identity, graph)
+            continue
+        if number == _TRACE:
+            piece = _module(TRACE_KIND).decode(body)
+            yield step, wall_time, TRACE_KIND, piece.name, functools.partial(_identity, piece)
             continue
         for field in wire.fields(body):
             if field[0] == _VALUE:

@@ -5,6 +5,7 @@ The exact number stands in field 100 of `Summary.Value`, which MindSpore's schem
 
 from __future__ import annotations
 
+import functools
 import struct
 
 from instrument.codec import wire
@@ -13,11 +14,13 @@ from instrument.values import Scalar
 NUMBER = 3
 EXACT_NUMBER = 100
 
-_FIELD = struct.Struct("<Bf")
-_EXACT_FIELD = struct.Struct("<Bf2sd")
+_VALUE, _TAG = 1, 1
 _FLOAT = struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
 _KEY = wire.key(NUMBER, wire.FIXED32)[0]
 _EXACT_KEY = wire.key(EXACT_NUMBER, wire.FIXED64)
+_SINGLE_BYTES = 5
+_EXACT_BYTES = _SINGLE_BYTES + len(_EXACT_KEY) + 8
 _LARGEST_FLOAT = (2.0 - 2.0**-23) * 2.0**127
 #: Numbers from here on round to infinity.
 _OVERFLOW = _LARGEST_FLOAT + 2.0**103
@@ -31,12 +34,28 @@ def to_float32(value: float) -> float:
     return float("inf") if value > 0 else float("-inf")
 
 
-def encode(value: float) -> bytes:
-    """The fields of a scalar inside its `Summary.Value`."""
-    single = to_float32(value)
-    if single == value or value != value:
-        return _FIELD.pack(_KEY, single)
-    return _EXACT_FIELD.pack(_KEY, single, _EXACT_KEY, value)
+@functools.lru_cache(maxsize=4096)
+def _heads(tag: str) -> tuple[bytes, bytes]:
+    """What stands before the numbers of a tag's `value` field, for a single and for an exact number."""
+    name = wire.delimited(_TAG, tag.encode())
+    heads = []
+    for content_bytes in (_SINGLE_BYTES, _EXACT_BYTES):
+        length = len(name) + content_bytes
+        head = wire.key(_VALUE, wire.LENGTH_DELIMITED) + wire.varint(length) + name
+        heads.append(head + bytes((_KEY,)))
+    return heads[0], heads[1]
+
+
+def encode_field(tag: str, value: float) -> bytes:
+    """The `value` field of a summary that holds this number under this tag."""
+    single_head, exact_head = _heads(tag)
+    try:
+        data = _FLOAT.pack(value)
+    except OverflowError:
+        data = _FLOAT.pack(to_float32(value))
+    if value != value or _FLOAT.unpack(data)[0] == value:
+        return single_head + data
+    return b"".join((exact_head, data, _EXACT_KEY, _DOUBLE.pack(value)))
 
 
 def decode(single: float, exact: float | None) -> Scalar:

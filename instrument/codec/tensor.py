@@ -33,6 +33,11 @@ _MAX_DIMS = 64
 _DIMS, _DATA_TYPE, _FLOAT_DATA, _DOUBLE_DATA, _RAW_DATA = 1, 2, 3, 6, 8
 
 
+def may_need_raw_data(dtype: str) -> bool:
+    """Whether there are values of this type that `float_data` alone would lose bits of."""
+    return dtype == "float16" or dtype not in _HELD_BY_FLOAT32
+
+
 def needs_raw_data(dtype: str, array: NDArray[np.generic]) -> bool:
     """Whether `float_data` alone would lose bits. Half floats convert exactly, but for the payloads of their NaNs."""
     if dtype == "float16":
@@ -49,16 +54,23 @@ def encoded_bytes(dtype: str, elements: int) -> int:
 def encode(value: Tensor) -> wire.Pieces:
     """The content of a `TensorProto`; the array's own memory is used where its layout allows."""
     array: NDArray[Any] = np.ascontiguousarray(value.array).reshape(value.array.shape)
+    exact = None
+    if needs_raw_data(value.dtype, array):
+        exact = _bytes_of(array.reshape(-1).astype(array.dtype.newbyteorder("<"), copy=False))
     with np.errstate(all="ignore"):
         singles = np.ascontiguousarray(array.reshape(-1), dtype="<f4")
-    head = b"".join(wire.integer(_DIMS, extent) for extent in array.shape)
-    head += wire.integer(_DATA_TYPE, DTYPE_NUMBERS[value.dtype])
+    return frame_data(value.dtype, array.shape, _bytes_of(singles), exact)
+
+
+def frame_data(dtype: str, shape: tuple[int, ...], singles: wire.Buffer, exact: wire.Buffer | None) -> wire.Pieces:
+    """The content of a `TensorProto` around its values as float32 and, where those lose bits, as they are."""
+    head = b"".join(wire.integer(_DIMS, extent) for extent in shape)
+    head += wire.integer(_DATA_TYPE, DTYPE_NUMBERS[dtype])
     pieces: wire.Pieces = [head]
-    if singles.size:
-        pieces += wire.delimited_pieces(_FLOAT_DATA, [_bytes_of(singles)])
-    if needs_raw_data(value.dtype, array):
-        exact = array.reshape(-1).astype(array.dtype.newbyteorder("<"), copy=False)
-        pieces += wire.delimited_pieces(_RAW_DATA, [_bytes_of(exact)])
+    if len(singles):
+        pieces += wire.delimited_pieces(_FLOAT_DATA, [singles])
+    if exact is not None:
+        pieces += wire.delimited_pieces(_RAW_DATA, [exact])
     return pieces
 
 

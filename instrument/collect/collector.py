@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mindspore.train.callback import Callback
 
-from instrument import framework
+from instrument import framework, marks
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.collect import lineage, ops, sources
@@ -115,6 +115,7 @@ class SummaryCollector(Callback):
     # ------------------------------------------------------------------ the hooks of a training
 
     def on_train_begin(self, run_context: Any) -> None:
+        marks.begin_training()
         params = run_context.original_args()
         _check_callbacks(params)
         self._open()
@@ -124,8 +125,14 @@ class SummaryCollector(Callback):
             self._checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
             self._attempt("landscape", self._checkpoints.begin)
 
+    @marks.hook
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        marks.begin_epoch(int(run_context.original_args().cur_epoch_num))
+
+    @marks.hook
     def on_train_step_begin(self, run_context: Any) -> None:
         """Take the values of summary operators from here to the end of the step, if the step will be collected."""
+        marks.begin_step(int(run_context.original_args().cur_step_num))
         if self._record is None:
             return
         inbox = self._record.inbox
@@ -138,8 +145,10 @@ class SummaryCollector(Callback):
         inbox.is_open = bool(due)
         inbox.wants_tensors = due.tensors
 
+    @marks.hook
     def on_train_step_end(self, run_context: Any) -> None:
         params = run_context.original_args()
+        marks.end_step(int(params.cur_step_num))
         if self._record is None:
             return
         step = int(params.cur_step_num)
@@ -156,8 +165,10 @@ class SummaryCollector(Callback):
         if self._checkpoints is not None and self._checkpoints.unit == "step":
             self._save_weights(step, params)
 
+    @marks.hook
     def on_train_epoch_end(self, run_context: Any) -> None:
         params = run_context.original_args()
+        marks.end_epoch(int(params.cur_epoch_num))
         # `model.fit` evaluates without telling this callback, and leaves the result for the end of the epoch.
         if sources.get(params, "metrics") is not None:
             self._collect_evaluation(params)

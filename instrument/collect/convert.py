@@ -14,6 +14,15 @@ from numpy.typing import NDArray
 from instrument.values import BFLOAT16
 
 _KINDS = frozenset("biuf")
+#: `dtype.str` -> the name of each type that is recorded as it is.
+_NATIVE_NAMES = {
+    np.dtype(name).str: name
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64",
+    )
+}  # fmt: skip
+_Tensor, _BFLOAT16_TYPE = mindspore.Tensor, mindspore.bfloat16
 
 
 def is_tensor(value: Any) -> bool:
@@ -39,6 +48,9 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
         raise TypeError(
             f"The value of {tag!r} is a {type(value).__name__}; expected a MindSpore tensor, a NumPy array or a number."
         )
+    name = _NATIVE_NAMES.get(array.dtype.str)
+    if name is not None and array.flags.c_contiguous:
+        return array, name
     if array.dtype.name == BFLOAT16:
         return np.ascontiguousarray(array.astype(np.float32)), BFLOAT16
     if array.dtype.kind not in _KINDS or array.dtype.itemsize > 8:
@@ -51,7 +63,8 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
 
 
 def _is_bfloat16(tensor: Any) -> bool:
-    return bool(tensor.dtype == mindspore.bfloat16)
+    dtype = tensor.dtype  # MindSpore has one object a type; to compare two takes as long as a small copy
+    return dtype is _BFLOAT16_TYPE if type(tensor) is _Tensor else bool(dtype == _BFLOAT16_TYPE)
 
 
 def _as_float32(tensor: Any) -> NDArray[np.float32]:
@@ -69,6 +82,10 @@ def to_scalar(value: Any, tag: str) -> float:
     """
     if type(value) is float:
         return value
+    if type(value) is _Tensor and value.dtype is not _BFLOAT16_TYPE and value.size == 1:  # what is usual
+        number = value.item()
+        if type(number) is float:
+            return number
     if isinstance(value, int):
         return _int_to_float(value, tag)
     # item() is ten times faster than asnumpy(); of bfloat16 it ends the process with MindSpore 2.10 on NumPy 2.

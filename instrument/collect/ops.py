@@ -62,6 +62,9 @@ class Inbox:
             )  # fmt: skip
         self._items[key] = item
 
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
     def take(self) -> list[Item]:
         """What came since the last call."""
         items = list(self._items.values())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import mindspore
 import numpy as np
 
-from instrument import framework
+from instrument import forks, framework
 from instrument.codec import event as event_codec
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
@@ -28,9 +29,17 @@ from instrument.write.sink import Sink, Stats, Target, item_bound_bytes
 
 log = logging.getLogger("instrument")
 
+_to_scalar = convert.to_scalar
+
 _ARRAY_PLUGINS = ("scalar", "image", "tensor", "histogram")
 _PLUGINS = (*_ARRAY_PLUGINS, "graph", *LINEAGE_KINDS, "landscape")
 _MOST_KNOWN_NAMES = 10_000
+#: Arrays from this size on are copied to where the next `record` will need them.
+_STAGED_BYTES = 32 << 10
+_WHAT_HAPPENED = {
+    "gone": "What was recorded before step {} is lost",
+    "stalled": "Step {} and what follows cannot be written at the moment",
+}
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -59,7 +68,7 @@ class SummaryRecord:
             `export_<seconds>/tensor/<tag>_<step>.npy`.
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
-        queue_bytes: shared memory between this process and its workers; at least 1 MiB, by default 32 MiB.
+        queue_bytes: shared memory between this process and its workers; at least 1 MiB, by default 24 MiB.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -87,16 +96,19 @@ class SummaryRecord:
         self._options = options
         self._network = _check_network("network", network)
         self._mode = "train"
-        self._pending: dict[tuple[str, str], Item] = {}
+        self._scalars: dict[str, float] = {}
+        self._items: dict[tuple[str, str], Item] = {}
+        self._has_staged = False
         self._warned: set[object] = set()
         self._known_names: set[str] = set()
         self._lock = threading.RLock()
         self._is_recording = False
-        self._pid = os.getpid()
+        self._is_fork = False
         self._sink = _open(options)
         self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
+        forks.tell(self)
 
     # ------------------------------------------------------------------ what a user calls
 
@@ -144,7 +156,12 @@ class SummaryRecord:
             TypeError: a name that is no text, a value of another type.
         """
         if plugin == "scalar" and type(name) is str and name in self._known_names:
-            self.add_item(Item("scalar", name, convert.to_scalar(value, name)))  # the hot path: all else is checked
+            number = _to_scalar(value, name)  # the hot path: all else is checked
+            with self._lock:  # another thread may record meanwhile
+                is_second = name in self._scalars
+                self._scalars[name] = number
+            if is_second:
+                self._warn_of_second(plugin, name)
             return
         _check_plugin(plugin)
         _check_name(name)
@@ -171,8 +188,8 @@ class SummaryRecord:
             plugin_filter: told a plugin's name, says whether its values are recorded; the others are dropped.
 
         Returns:
-            True: all of it was taken and goes to the file, with this moment's time. Only where the file itself cannot
-            be written (no space, directory gone) may it still be missing; the log says so and `stats.lost` counts it.
+            True: all of it was taken and goes to the file, with this moment's time; while the disk is full it waits in
+            memory, and is lost only if the disk is still full at the end, which the log then says.
             False: it, or a part of it, will not be there; the log says why. Nothing was added: True.
 
         Raises:
@@ -180,13 +197,15 @@ class SummaryRecord:
             ValueError: `step` is beyond 64 bits.
             RecordingError: with `raise_exception=True`, what could not be written.
         """
-        number = _check_step(step)
-        _check_network("train_network", train_network)
+        number = step if type(step) is int and -(2**63) <= step < 2**63 else _check_step(step)
+        if train_network is not None:
+            _check_network("train_network", train_network)
         if plugin_filter is not None and not callable(plugin_filter):
             raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
-        self._raise_error()
-        if not self._is_usable():
-            return False
+        if self._options.raise_exception:
+            self._raise_error()
+        if self._is_fork or not self._close_sink.alive:
+            return self._refuse_use()
         with self._lock:
             if self._is_recording:
                 self._warn("nested", "A signal handler's record(), inside another one, is refused.")
@@ -198,12 +217,21 @@ class SummaryRecord:
                 self._is_recording = False
 
     def _record(self, step: int, train_network: Any, plugin_filter: Callable[[str], bool] | None) -> bool:
-        self._add_graph(train_network)
-        self._add_summaries(step)
-        pending, self._pending = self._pending, {}
-        return self.write(
-            step, [item for item in pending.values() if plugin_filter is None or plugin_filter(item.kind)]
-        )
+        if self._network is not None:
+            self._add_graph(train_network)
+        ops.gather(step)
+        if self._inbox:
+            self._add_summaries()
+        scalars, self._scalars = self._scalars, {}
+        items, self._items = self._items, {}
+        self._has_staged = False
+        if not (scalars or items):
+            return True
+        chosen = list(items.values())
+        if plugin_filter is not None:
+            chosen = [item for item in chosen if plugin_filter(item.kind)]
+            scalars = scalars if scalars and plugin_filter("scalar") else {}
+        return self._write(Event(step, time.time(), chosen, scalars))
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything recorded so far can be read by another process.
@@ -243,46 +271,88 @@ class SummaryRecord:
 
     def add_item(self, item: Item) -> None:
         """Add a checked item to the next `record`."""
-        if os.getpid() != self._pid:
-            return  # what a forked process adds is refused by its `record`, and the lock may be held for ever there
-        key = (item.kind, item.tag)
-        with self._lock:  # another thread may record meanwhile
-            is_second = self._pending.pop(key, None) is not None
-            self._pending[key] = item
+        kind, tag, payload, _ = item
+        with self._lock:
+            if kind == "scalar":
+                is_second = tag in self._scalars
+                self._scalars[str.__str__(tag)] = payload  # type: ignore[assignment]
+            else:
+                is_second = self._items.pop((kind, tag), None) is not None
+                self._items[kind, tag] = item
         if is_second:
-            self._warn(("twice", *key), "The %s %r was added twice before a record(); the last one is kept.", *key)
+            self._warn_of_second(kind, tag)
 
     def write(self, step: int, items: list[Item]) -> bool:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
-        too_large = [item for item in items if item.kind != "scalar" and _is_too_large(item)]
+        if self._has_staged:
+            self._keep_staged()
+        return self._write(Event.of(step, time.time(), items))
+
+    def abandon(self) -> None:
+        """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
+        self._is_fork = True
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------------ inside
+
+    def _write(self, event: Event) -> bool:
+        step, _, items, scalars = event
+        too_large = [item for item in items if _is_too_large(item)] if items else ()
         if too_large:
-            others = self.write(step, [item for item in items if item.kind == "scalar" or not _is_too_large(item)])
-            return self._refuse(step, too_large) and others
-        if not items:
+            self._write(event._replace(items=[item for item in items if not _is_too_large(item)]))
+            return self._refuse(step, too_large)
+        if not (items or scalars):
             return True
-        for kind, tag, payload, _ in items:
-            if kind == "scalar" and payload - payload != 0.0:  # type: ignore[operator]  # NaN or an infinity
-                text = "The scalar %r is %s at step %d. It is recorded as it is; this is said once."
-                self._warn(("finite", tag), text, tag, payload, step)
-        taken = self._sink.write(Event(step, time.time(), items))
+        total = sum(scalars.values())
+        if total - total != 0.0:  # one of them, or their sum, is NaN or an infinity
+            self._warn_of_strange(step, scalars)
+        taken = self._sink.write(event)
         if not taken:
             self._raise_error()
         return taken
 
-    # ------------------------------------------------------------------ inside
+    def _warn_of_strange(self, step: int, scalars: Mapping[str, float]) -> None:
+        for tag, number in scalars.items():
+            if not math.isfinite(number):
+                text = "The scalar %r is %s at step %d. It is recorded as it is; this is said once."
+                self._warn(("finite", tag), text, tag, number, step)
+
+    def _warn_of_second(self, kind: str, tag: str) -> None:
+        if not self._is_fork:  # what is added there is never recorded
+            text = "The %s %r was added twice before a record(); the last one is kept."
+            self._warn(("twice", kind, tag), text, kind, tag)
 
     def _add_array(self, plugin: str, name: str, value: Any) -> None:
+        item = ops.make_item(plugin, name, value, copy=False)
         if plugin == "scalar":
-            self.add_item(ops.make_item(plugin, name, value))
+            self.add_item(item)
             if len(self._known_names) < _MOST_KNOWN_NAMES:
                 self._known_names.add(name)
             return
-        item = ops.make_item(plugin, name, value, copy=False)
-        if not _is_too_large(item):  # what `write` will refuse need not be copied
-            item = item._replace(payload=np.array(item.payload))
-        self.add_item(item)
+        if self._is_fork:
+            return
+        with self._lock:  # what is staged is only valid until the next write, which may be another thread's
+            if not _is_too_large(item):  # what `_write` will refuse need not be copied
+                item = item._replace(payload=self._copy(item.payload))
+            self.add_item(item)
 
-    def _refuse(self, step: int, too_large: list[Item]) -> bool:
+    def _copy(self, array: Any) -> Any:
+        if array.nbytes >= _STAGED_BYTES and not self._is_recording:  # as it is where a signal handler adds a value
+            staged = self._sink.stage(array)
+            if staged is not None:
+                self._has_staged = True
+                return staged
+        return np.array(array)
+
+    def _keep_staged(self) -> None:
+        """Something else is written first: copy what waits for the next `record`."""
+        with self._lock:
+            for key, item in self._items.items():
+                if isinstance(item.payload, np.ndarray):
+                    self._items[key] = item._replace(payload=np.array(item.payload))
+            self._has_staged = False
+
+    def _refuse(self, step: int, too_large: Sequence[Item]) -> bool:
         """Say of values that no reader would take them; False, for whoever asks whether all was recorded."""
         for item in too_large:
             message = (
@@ -296,8 +366,6 @@ class SummaryRecord:
         return False
 
     def _add_graph(self, train_network: Any) -> None:
-        if self._network is None:
-            return
         model = framework.optimized_model_of(self._network)
         if model is None and train_network is not None:
             model = framework.optimized_model_of(train_network)
@@ -307,37 +375,26 @@ class SummaryRecord:
         self._network = None  # once is enough, and the network must not live as long as its recorder
         self.add_value("graph", "train_network", model)
 
-    def _add_summaries(self, step: int) -> None:
-        ops.gather(step)
+    def _add_summaries(self) -> None:
         for item in self._inbox.take():
             if self._mode == "train":
                 self.add_item(item)
 
-    def _is_usable(self) -> bool:
-        if os.getpid() != self._pid:
-            self._warn(
-                "fork",
-                "%s was opened by process %d; this fork cannot write to it. Open a SummaryRecord of its own here.",
-                self._sink.path,
-                self._pid,
-            )
-            return False
-        if not self._close_sink.alive:
+    def _refuse_use(self) -> bool:
+        if self._is_fork:
+            text = "%s was opened by the process that forked this one, which cannot write to it. Open one here."
+            self._warn("fork", text, self._sink.path)
+        else:
             self._warn("closed", "%s is closed: nothing more is recorded there.", self._sink.path)
-            return False
-        return True
+        return False
 
     def _raise_error(self) -> None:
         if not self._options.raise_exception:
             return
         error = self._sink.take_error()
         if error is not None:
-            lost = (
-                f"What was recorded before step {error.step} is lost"
-                if error.what == "gone"
-                else f"Step {error.step} is lost"
-            )
-            raise RecordingError(f"{lost}, in {error.path}: {error.reason}")
+            what = _WHAT_HAPPENED.get(error.what, "Step {} is lost").format(error.step)
+            raise RecordingError(f"{what}, in {error.path}: {error.reason}")
 
     def _warn(self, cause: object, message: str, *arguments: object) -> None:
         if cause not in self._warned:
@@ -346,6 +403,10 @@ class SummaryRecord:
 
 
 def _is_too_large(item: Item) -> bool:
+    payload: Any = item.payload
+    # Most are far from it: numbers take at most four times their own bytes in a file, pictures less.
+    if not isinstance(payload, bytes) and 10 * payload.nbytes < event_codec.MAX_PAYLOAD_BYTES:
+        return False
     return item_bound_bytes(item) > event_codec.MAX_PAYLOAD_BYTES
 
 

@@ -29,11 +29,15 @@ _CRC_OF_ZERO_LENGTH = mask(crc32c(_LENGTH.pack(0)))
 _SEARCH_BYTES = 1 << 20
 
 
+def head(length: int) -> bytes:
+    """What stands before a payload of `length` bytes."""
+    return HEADER.pack(length, mask(crc32c(_LENGTH.pack(length))))
+
+
 def pack(payload: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
     """The pieces of the frame around the concatenation of `payload`; each piece holds single bytes."""
     length = sum(len(piece) for piece in payload)
-    head = HEADER.pack(length, mask(crc32c(_LENGTH.pack(length))))
-    return [head, *payload, FOOTER.pack(masked_crc(payload))]
+    return [head(length), *payload, FOOTER.pack(masked_crc(payload))]
 
 
 def unpack(data: bytes | memoryview, offset: int = 0) -> tuple[memoryview, int] | None:

@@ -1,5 +1,7 @@
 """File names: `{prefix}.out.events.summary.{seconds}.{device}.{host}{suffix}` and their lineage twins.
 
+A profile is in a file of its own, with `profile` in place of `summary`: MindInsight and TensorBoard pass it over.
+
 MindInsight finds a file by `summary.<digits>` and sorts by that number, which must be seconds: with milliseconds its
 whole listing fails. A name is never used twice, and nothing that exists is ever opened for writing from its start.
 """
@@ -13,8 +15,12 @@ from dataclasses import dataclass
 
 SUFFIX = "_MS"
 LINEAGE_SUFFIX = "_lineage"
+SUMMARY, PROFILE = "summary", "profile"
 
-_PATTERN = re.compile(r"(?P<prefix>.*)\.out\.events\.summary\.(?P<seconds>\d+)\.(?P<rest>.*)", re.ASCII | re.DOTALL)
+_PATTERNS = {
+    kind: re.compile(rf"(?P<prefix>.*)\.out\.events\.{kind}\.(?P<seconds>\d+)\.(?P<rest>.*)", re.ASCII | re.DOTALL)
+    for kind in (SUMMARY, PROFILE)
+}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -39,13 +45,13 @@ def host() -> str:
     return _UNSAFE.sub("_", platform.node()) or "localhost"
 
 
-def join(prefix: str, seconds: int, device: int, suffix: str) -> str:
-    return f"{prefix}.out.events.summary.{seconds}.{device}.{host()}{suffix}"
+def join(prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY) -> str:
+    return f"{prefix}.out.events.{kind}.{seconds}.{device}.{host()}{suffix}"
 
 
-def parse(name: str) -> EventFileName | None:
-    """The parts of an event file's name; None for any other file."""
-    match = _PATTERN.fullmatch(name)
+def parse(name: str, kind: str = SUMMARY) -> EventFileName | None:
+    """The parts of the name of an event file of that kind; None for any other file."""
+    match = _PATTERNS[kind].fullmatch(name)
     if match is None:
         return None
     rest = match["rest"]
@@ -57,7 +63,7 @@ def parse(name: str) -> EventFileName | None:
     return EventFileName(match["prefix"], int(match["seconds"]), -1, rest, is_lineage)
 
 
-def create(directory: str, prefix: str, seconds: int, device: int, suffix: str) -> str:
+def create(directory: str, prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY) -> str:
     """Create an empty event file that did not exist and return its path.
 
     Where the name is taken, the next second's is tried: readers order files by that number, so a later writer
@@ -67,7 +73,7 @@ def create(directory: str, prefix: str, seconds: int, device: int, suffix: str) 
         OSError: the directory cannot be written.
     """
     while True:
-        path = os.path.join(directory, join(prefix, seconds, device, suffix))
+        path = os.path.join(directory, join(prefix, seconds, device, suffix, kind))
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666))
         except FileExistsError:

@@ -56,10 +56,14 @@ class EventFileWriter:
                 end += written
                 remaining = _drop(remaining, written)
         except BaseException:  # also an interrupt from the keyboard between two parts
-            self._tail_unknown = True
-            self._cut(committed_bytes)
+            self.cut(committed_bytes)
             raise
         return end
+
+    def cut(self, committed_bytes: int) -> None:
+        """Take back what was written behind the first `committed_bytes`; if not now, before the next `append`."""
+        self._tail_unknown = True
+        self._cut(committed_bytes)
 
     @property
     def size_bytes(self) -> int:

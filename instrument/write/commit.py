@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -17,7 +18,8 @@ from instrument.codec import event as event_codec
 from instrument.codec import wire
 from instrument.eventfile import frame
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.values import LINEAGE_KINDS, Event, Gap, Item
+from instrument.write.stream import Arrive, Frame
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +32,8 @@ _LONGEST_NAME_BYTES = 200
 
 
 class Notice(NamedTuple):
-    """A word to the trainer. `what` is "lost" (events are missing), "gone" (a file was taken away with what was written
-    before), "limit" (a file is full), "export" or "sync"."""
+    """A word to the trainer. `what` is "lost" (an event is missing), "stalled" (nothing can be written at the moment),
+    "gone" (a file was taken away with what was written before), "limit" (a file is full), "export" or "sync"."""
 
     what: str
     step: int
@@ -54,29 +56,52 @@ class State(NamedTuple):
 
 
 class Job(NamedTuple):
-    """An encoded event: framed pieces for each file, in the order of `FILES`; `paths` names the files."""
+    """An encoded event: framed pieces for each file, in the order of `FILES`; `paths` names the files.
+
+    Where the event is still coming in, its part of the summary file is `streamed`, and `arrive` gives its bytes.
+    `events` is 0 for one that only says what is missing.
+    """
 
     sequence: int
     step: int
     frames: tuple[wire.Pieces, wire.Pieces]
     paths: tuple[str, str]
     failed: bool = False
+    events: int = 1
+    streamed: Sequence[Frame] = ()
+    arrive: Arrive | None = None
+
+    def size_bytes(self, file: int) -> int:
+        streamed = sum(one.size_bytes for one in self.streamed) if file == SUMMARY else 0
+        return wire.size(self.frames[file]) + streamed
 
 
 def encode(sequence: int, event: Event, paths: tuple[str, str], report: Report) -> Job:
-    """Encode and frame an event. An encoder's failure costs this event only, and is reported."""
+    """Encode and frame an event. An encoder's failure costs this event only, is reported, and leaves a gap."""
     try:
         summary: wire.Pieces = []
         for payload in event_codec.encode(event):
             summary += frame.pack(payload)
-        lineage: wire.Pieces = []
-        for item in event.items:
-            if item.kind in LINEAGE_KINDS:
-                lineage += frame.pack(_lineage_payload(item, event.wall_time))
+        events = 0 if len(event.items) == 1 and event.items[0].kind == "gap" and not event.scalars else 1
+        return Job(sequence, event.step, (summary, encode_lineage(event)), paths, events=events)
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
-        report(Notice("lost", event.step, paths[SUMMARY], f"it cannot be encoded: {error!r:.500}"))
-        return Job(sequence, event.step, ([], []), paths, failed=True)
-    return Job(sequence, event.step, (summary, lineage), paths)
+        return lose(sequence, event.step, paths, f"it cannot be encoded: {error!r:.500}", report)
+
+
+def begin(sequence: int, event: Event, paths: tuple[str, str], arrive: Arrive) -> Job:
+    """A job for an event some of whose bytes are still to come."""
+    streamed = [Frame(payload) for payload in event_codec.encode(event)]
+    frames: tuple[wire.Pieces, wire.Pieces] = ([], encode_lineage(event))
+    return Job(sequence, event.step, frames, paths, streamed=streamed, arrive=arrive)
+
+
+def encode_lineage(event: Event) -> wire.Pieces:
+    """The frames of an event's lineage items."""
+    frames: wire.Pieces = []
+    for item in event.items:
+        if item.kind in LINEAGE_KINDS:
+            frames += frame.pack(_lineage_payload(item, event.wall_time))
+    return frames
 
 
 def _lineage_payload(item: Item, wall_time: float) -> wire.Pieces:
@@ -84,6 +109,23 @@ def _lineage_payload(item: Item, wall_time: float) -> wire.Pieces:
 
     assert isinstance(item.payload, bytes)
     return lineage.encode_event(item.kind, item.payload, wall_time)
+
+
+def lose(sequence: int, step: int, paths: tuple[str, str], reason: str, report: Report) -> Job:
+    """Report an event that cannot be written, and have its file say so at its place."""
+    report(Notice("lost", step, paths[SUMMARY], reason))
+    (payload,) = event_codec.encode(gap_event(Gap(1, step, step, reason)))
+    return Job(sequence, step, (frame.pack(payload), []), paths, failed=True)
+
+
+def gap_event(gap: Gap) -> Event:
+    return Event(gap.first_step, time.time(), [gap_item(gap)])
+
+
+def gap_item(gap: Gap) -> Item:
+    from instrument.codec import gap as codec
+
+    return Item("gap", "", codec.encode(gap))
 
 
 class Committer:
@@ -97,57 +139,77 @@ class Committer:
     def apply(self, state: State, jobs: Sequence[Job]) -> State:
         """Write consecutive jobs, the first being the one behind `state`, and return the state they lead to.
 
-        All frames for a file go out in one write. Where that fails nothing of it is kept, the jobs count as lost, and
-        the next call tries again.
+        All frames for a file go out in one write, but for what is streamed.
+
+        Raises:
+            OSError: nothing is committed, and the files end where they did; the same jobs can be tried again, unless
+                one of them is streamed.
+            Abandoned: the rest of a streamed job will not come; likewise.
         """
         lengths = [state.summary_bytes, state.lineage_bytes]
-        lost = {job.sequence for job in jobs if job.failed}
         refused: set[int] = set()
         full = state.full
-        for file in FILES:
-            concerned = [job for job in jobs if job.frames[file]]
-            accepted, full = self._within_limit(concerned, file, lengths[file], full)
-            refused.update(job.sequence for job in concerned[len(accepted) :])
-            if not accepted:
-                continue
-            try:
-                lengths[file] = self._append(file, accepted, lengths[file])
-            except OSError as error:
-                self._close(file)
-                lost.update(job.sequence for job in accepted)
-                for job in accepted:
-                    self._report(Notice("lost", job.step, job.paths[file], os.strerror(error.errno or 0)))
-        events = state.events + len(jobs) - len(lost | refused)
-        return State(jobs[-1].sequence, lengths[SUMMARY], lengths[LINEAGE], events, state.lost + len(lost), full)
+        with ExitStack() as undo:
+            for file in FILES:
+                concerned = [job for job in jobs if job.size_bytes(file)]
+                if not concerned:
+                    continue
+                accepted, full = self._within_limit(concerned, file, lengths[file], full)
+                refused.update(job.sequence for job in concerned[len(accepted) :])
+                if accepted:
+                    start, lengths[file] = self._append(file, accepted, lengths[file])
+                    undo.callback(self._writers[file].cut, start)
+            undo.pop_all()
+        lost = sum(job.events for job in jobs if job.failed)
+        events = state.events + sum(job.events for job in jobs if not job.failed and job.sequence not in refused)
+        return State(jobs[-1].sequence, lengths[SUMMARY], lengths[LINEAGE], events, state.lost + lost, full)
 
     def _within_limit(self, jobs: Sequence[Job], file: int, length: int, full: int) -> tuple[list[Job], int]:
         """The first jobs, as far as their frames fit; the one that does not closes the file for all that follow."""
         if full & 1 << file:
             return [], full
         for index, job in enumerate(jobs):
-            length += wire.size(job.frames[file])
+            length += job.size_bytes(file)
             if self._max_file_bytes is not None and length > self._max_file_bytes:
                 self._report(Notice("limit", job.step, job.paths[file], f"max_file_size is {self._max_file_bytes}"))
                 return list(jobs[:index]), full | 1 << file
         return list(jobs), full
 
-    def _append(self, file: int, jobs: list[Job], length: int) -> int:
-        """Write the frames behind the first `length` bytes of the file and return its new length."""
+    def _append(self, file: int, jobs: list[Job], length: int) -> tuple[int, int]:
+        """Write the frames behind the first `length` bytes of the file; where they begin and end."""
         path = jobs[-1].paths[file]
-        pieces = [piece for job in jobs for piece in job.frames[file]]
+        try:
+            writer, start, version = self._writer(file, path, length)
+            end = writer.append([*version, *(piece for job in jobs for piece in job.frames[file])], start)
+            try:
+                for job in jobs if file == SUMMARY else ():
+                    for one in job.streamed:
+                        assert job.arrive is not None
+                        for data in one.buffers(job.arrive):
+                            end = writer.append([data], end)
+            except BaseException:
+                writer.cut(start)
+                raise
+        except OSError:
+            self._close(file)
+            raise
+        if start < length:
+            self._report(Notice("gone", jobs[0].step, path, "it was deleted or cut"))
+        return start, end
+
+    def _writer(self, file: int, path: str, length: int) -> tuple[EventFileWriter, int, wire.Pieces]:
+        """The file's writer, the length of what is there, and what has to stand first in a new file."""
         writer = self._writers.get(file)
         if writer is not None and writer.holds(length):
-            return writer.append(pieces, length)
+            return writer, length, []
         self._close(file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         writer = self._writers[file] = EventFileWriter(path)
         there = writer.size_bytes
-        if there < length:  # otherwise another worker has begun it anew
-            self._report(Notice("gone", jobs[0].step, path, "it was deleted or cut"))
-            length = there
-            if file == SUMMARY and not there:
-                pieces = [*frame.pack(event_codec.encode_version(time.time())), *pieces]
-        return writer.append(pieces, length)
+        if there >= length:  # otherwise another worker has begun it anew
+            return writer, length, []
+        is_new = file == SUMMARY and not there
+        return writer, there, frame.pack(event_codec.encode_version(time.time())) if is_new else []
 
     def _close(self, file: int) -> None:
         if (writer := self._writers.pop(file, None)) is not None:

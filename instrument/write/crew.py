@@ -10,10 +10,8 @@ again is given up; so is, but for a try now and then, waiting for workers where 
 
 from __future__ import annotations
 
-import functools
 import logging
 import marshal
-import mmap
 import os
 import select
 import signal
@@ -26,9 +24,8 @@ import weakref
 from typing import NamedTuple
 
 from instrument.write.commit import Notice, State
-from instrument.write.ring import CONTROL_BYTES
 from instrument.write.sink import Files, Notices
-from instrument.write.worker import POOL_CONTROL_BYTES, Config, PoolMemory
+from instrument.write.worker import Config, PoolMemory
 
 #: An event is given up when three workers in a row crashed over it, or thirty were killed: a crash is most likely the
 #: event's own fault, a SIGKILL is not, unless the system runs out of memory each time.
@@ -37,7 +34,6 @@ _FATAL_BLAME, _CRASH_BLAME = 30, 10
 _PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS, _RARE_RETRY_SECONDS = 0.2, 10.0
 _EXIT_SECONDS = 10.0
-_MADV_POPULATE_WRITE = 23
 _LONGEST_NOTICE_BYTES = 1 << 16
 
 
@@ -59,7 +55,6 @@ class Crew:
         self._files = files
         self._notices = notices
         self._ring_bytes = ring_bytes
-        self._memory_bytes = POOL_CONTROL_BYTES + count * (CONTROL_BYTES + ring_bytes)
         self._workers: dict[int, _Worker] = {}
         self._missing: set[int] = set()
         self._blame: dict[int, int] = {}
@@ -85,9 +80,8 @@ class Crew:
     def _share(self, count: int) -> None:
         self._memory_fd = os.memfd_create("instrument", os.MFD_CLOEXEC)
         self._fds.append(self._memory_fd)
-        os.ftruncate(self._memory_fd, self._memory_bytes)
-        self._memory = mmap.mmap(self._memory_fd, self._memory_bytes)
-        self.pool = PoolMemory(memoryview(self._memory), self._ring_bytes)
+        os.ftruncate(self._memory_fd, PoolMemory.size_bytes(count, self._ring_bytes))
+        self.pool = PoolMemory(self._memory_fd, count, self._ring_bytes)
         self.pool.state = State(summary_bytes=self._files.summary_bytes)
         for _ in range(count + 1):
             self._fds.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
@@ -113,7 +107,7 @@ class Crew:
         files = self._files
         given_up = [sequence for sequence, blame in self._blame.items() if blame >= _FATAL_BLAME]
         config = Config(
-            index, self._memory_fd, self._memory_bytes, self._ring_bytes, self._bells, self._trainer_bell,
+            index, self._memory_fd, self._ring_bytes, self._bells, self._trainer_bell,
             theirs.fileno(), files.summary_path, files.export_directory, files.target.max_file_bytes, given_up,
         )  # fmt: skip
         return subprocess.Popen(
@@ -140,8 +134,7 @@ class Crew:
 
     def warm(self) -> None:
         """Have this process's pages of the rings mapped, by a thread beside it: their first touch costs many copies."""
-        target = functools.partial(_populate, self._memory)
-        threading.Thread(target=target, name="instrument-warm", daemon=True).start()
+        threading.Thread(target=self.pool.populate, name="instrument-warm", daemon=True).start()
 
     def process(self, index: int) -> subprocess.Popen[bytes] | None:
         """The process that is worker `index`, to tell it from its successor."""
@@ -162,8 +155,9 @@ class Crew:
     # ------------------------------------------------------------------ all of them
 
     @property
-    def running(self) -> list[int]:
-        return list(self._workers)
+    def employed(self) -> list[int]:
+        """The workers that run or, being missing, will have a successor; never none."""
+        return list(self._workers) or list(self._missing)
 
     @property
     def is_hopeless(self) -> bool:
@@ -290,7 +284,7 @@ class Crew:
 
     def _nothing_is_left(self) -> bool:
         """Whether the workers have written everything that was published."""
-        return all(ring.tail == ring.head for ring in self.pool.rings)
+        return not self.pool.is_busy and all(ring.tail == ring.head for ring in self.pool.rings)
 
     def disband(self) -> None:
         """`end`, where no thread watches."""
@@ -307,14 +301,6 @@ class Crew:
         self.watched_end.close()
         self.watched.close()
         _close_all(self._fds)
-
-
-def _populate(memory: mmap.mmap) -> None:
-    import ctypes  # its calls let other threads run meanwhile, which mmap's own madvise does not
-
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    # Kernels before 5.14 refuse, and pages are mapped one by one as they are touched.
-    ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), _MADV_POPULATE_WRITE)
 
 
 def _worker_environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How an event crosses the border to a worker: a small marshalled head, then the arrays' own bytes.
+"""How an event crosses the border to a worker: a small marshalled head, and the bytes of its arrays and messages.
 
 Both ends are the same Python, so `marshal` serves; it is the fastest encoding of plain tuples that there is.
 Arrays lie at multiples of 64 bytes, so that the worker can use them where they are.
@@ -7,67 +7,111 @@ Arrays lie at multiples of 64 bytes, so that the worker can use them where they 
 from __future__ import annotations
 
 import marshal
-import struct
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from instrument.values import Event, Item
 
 ALIGNMENT_BYTES = 64
 
-_HEAD_LENGTH = struct.Struct("<I")
+_Piece = bytes | memoryview
 
 
-def pack(event: Event, lineage_path: str) -> list[bytes | memoryview]:
-    """The message in pieces. `lineage_path` names the file for lineage items; empty where there are none."""
+#: The pieces of a message, how many bytes it has in all, and where its head begins, behind all arrays.
+Packed = tuple[list[_Piece], int, int]
+
+
+def pack(event: Event, lineage_path: str, staged: Mapping[int, int] | None = None, staged_bytes: int = 0) -> Packed:
+    """The message, but for what is in place already: `staged` maps the `id` of such an array to its offset.
+
+    `lineage_path` names the file for lineage items; empty where there are none.
+    """
+    if not event.items:
+        step, wall_time, _, scalars = event
+        head = marshal.dumps((step, wall_time, lineage_path, tuple(scalars.items()), ()))
+        return [head], staged_bytes + len(head), staged_bytes
+    pieces: list[_Piece] = []
+    offset = staged_bytes
     entries: list[tuple[Any, ...]] = []
-    buffers: list[bytes | memoryview] = []
-    for kind, tag, payload, dtype in event.items:
-        if type(tag) is not str:
-            tag = str.__str__(tag)  # marshal takes no subclass, and NumPy's for a buffer of bytes
-        if kind == "scalar":
-            entries.append((tag, float(payload)))
-        elif isinstance(payload, bytes):
-            entries.append((kind, tag, len(payload)))
-            buffers.append(payload)
-        else:
-            array: Any = payload
-            entries.append((kind, tag, dtype, array.dtype.str, array.shape))
-            buffers.append(memoryview(array.ravel().view("u1")) if array.size else b"")
-    head = marshal.dumps((event.step, event.wall_time, lineage_path, entries))
-    pieces: list[bytes | memoryview] = [_HEAD_LENGTH.pack(len(head)) + head]
-    for buffer in buffers:
-        pieces.append(bytes(-len(pieces[-1]) % ALIGNMENT_BYTES))
-        pieces.append(buffer)
-    return pieces
+    for item in event.items:
+        place = staged.get(id(item.payload)) if staged else None
+        if place is None:
+            place = offset
+            buffer = _buffer(item)
+            padding = -len(buffer) % ALIGNMENT_BYTES
+            pieces += (buffer, bytes(padding)) if padding else (buffer,)
+            offset += len(buffer) + padding
+        entries.append((*_describe(item), place))
+    head = marshal.dumps((event.step, event.wall_time, lineage_path, tuple(event.scalars.items()), entries))
+    pieces.append(head)
+    return pieces, offset + len(head), offset
 
 
-def unpack(data: memoryview) -> tuple[Event, str]:
+def pack_for_stream(event: Event, lineage_path: str, passes: Callable[[Item], int]) -> list[_Piece]:
+    """The length of the head, the head, and then each item's bytes, as many times over as its `passes`."""
+    entries = [_describe(item) for item in event.items]
+    head = marshal.dumps((event.step, event.wall_time, lineage_path, tuple(event.scalars.items()), entries))
+    length = len(head).to_bytes(8, "little")
+    return [length, head, *(_buffer(item) for item in event.items for _ in range(passes(item)))]
+
+
+def _describe(item: Item) -> tuple[Any, ...]:
+    kind, tag, payload, dtype = item
+    if type(tag) is not str:
+        tag = str.__str__(tag)  # marshal takes no subclass, and NumPy's for a buffer of bytes
+    if isinstance(payload, bytes):
+        return (kind, tag, len(payload))
+    array: Any = payload
+    return (kind, tag, dtype, array.dtype.str, array.shape, array.nbytes)
+
+
+def _buffer(item: Item) -> _Piece:
+    payload: Any = item.payload
+    if isinstance(payload, bytes):
+        return payload
+    return memoryview(payload.ravel().view("u1")) if payload.size else b""
+
+
+class Part(NamedTuple):
+    """What a head says of one item: `length` bytes, from `offset` on; of a message where there is no `code`."""
+
+    kind: str
+    tag: str
+    length: int
+    offset: int
+    dtype: str = ""
+    code: str = ""
+    shape: tuple[int, ...] = ()
+
+    def item(self, data: memoryview) -> Item:
+        """The item whose bytes `data` are; an array is a view of them."""
+        if not self.code:
+            return Item(self.kind, self.tag, bytes(data))
+        import numpy as np  # a worker that only ever sees scalars does without
+
+        array = np.frombuffer(data, self.code) if self.length else np.empty(0, self.code)
+        return Item(self.kind, self.tag, array.reshape(self.shape), self.dtype)
+
+
+def unpack(data: memoryview, head_offset: int) -> tuple[Event, str]:
     """The event and the lineage file's path; arrays are views of `data`."""
-    (head_length,) = _HEAD_LENGTH.unpack_from(data)
-    offset = _HEAD_LENGTH.size + head_length
-    step, wall_time, lineage_path, entries = marshal.loads(data[_HEAD_LENGTH.size : offset])
-    items = []
-    for entry in entries:
-        if len(entry) == 2:
-            items.append(Item("scalar", *entry))
-            continue
-        offset += -offset % ALIGNMENT_BYTES
-        if len(entry) == 3:
-            kind, tag, length = entry
-            items.append(Item(kind, tag, bytes(data[offset : offset + length])))
-        else:
-            kind, tag, dtype, code, shape = entry
-            array = _array(data[offset:], code, shape)
-            length = array.nbytes
-            items.append(Item(kind, tag, array, dtype))
-        offset += length
-    return Event(step, wall_time, items), lineage_path
+    event, lineage_path, parts = unpack_head(data[head_offset:])
+    if not parts:
+        return event, lineage_path
+    items = [part.item(data[part.offset : part.offset + part.length]) for part in parts]
+    return event._replace(items=items), lineage_path
 
 
-def _array(data: memoryview, code: str, shape: tuple[int, ...]) -> Any:
-    import numpy as np  # a worker that only ever sees scalars does without
+def unpack_head(head: memoryview) -> tuple[Event, str, list[Part]]:
+    """The event without its items, the lineage file's path, and what the items are."""
+    step, wall_time, lineage_path, scalars, entries = marshal.loads(head)
+    return Event(step, wall_time, (), dict(scalars)), lineage_path, [_part(entry) for entry in entries]
 
-    count = 1
-    for extent in shape:
-        count *= extent
-    return np.frombuffer(data, np.dtype(code), count).reshape(shape)
+
+def _part(entry: tuple[Any, ...]) -> Part:
+    """The last number, the offset, is missing in a stream."""
+    if isinstance(entry[2], int):
+        kind, tag, length = entry[:3]
+        return Part(kind, tag, length, entry[3] if len(entry) > 3 else 0)
+    kind, tag, dtype, code, shape, length = entry[:6]
+    return Part(kind, tag, length, entry[6] if len(entry) > 6 else 0, dtype, code, shape)

@@ -9,21 +9,29 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from instrument import forks
 from instrument.codec import event as event_codec
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.values import LINEAGE_KINDS, Event, Gap, Item
 from instrument.write import commit
 from instrument.write.commit import LINEAGE, SUMMARY, Notice, State
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 log = logging.getLogger("instrument")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a recorder's files lie and how they are named; `device` is the device or rank number in the name."""
+    """Where a recorder's files lie and how they are named; `device` is the device or rank number in the name.
+
+    `kind` is "summary", or "profile" for the pieces of a trace.
+    """
 
     directory: str
     prefix: str = "events"
@@ -31,6 +39,7 @@ class Target:
     device: int = 0
     max_file_bytes: int | None = None
     export_tensors: bool = False
+    kind: str = names.SUMMARY
 
 
 @dataclass(frozen=True)
@@ -39,8 +48,8 @@ class Stats:
 
     `events` and `bytes` are on disk (files of both kinds); `pending` events are on their way. `stalled_seconds` is the
     time that `write` waited for room. `dropped` counts events that were refused: for want of room with
-    `on_full="drop"`, or since a file is at its size limit. `lost` counts those that could not be written, and `errors`
-    the errors behind them.
+    `on_full="drop"` or while the disk is full, or since a file is at its size limit. `lost` counts those that could not
+    be encoded or written, and `errors` the errors behind them.
     """
 
     events: int
@@ -65,6 +74,9 @@ class Sink(Protocol):
     def write(self, event: Event) -> bool:
         """Take an event; False where it, or a part of it, will not be in the file."""
 
+    def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
+        """A copy of a contiguous array, valid until the next `write`, which will not have to copy it; None: no room."""
+
     def flush(self, sync: bool = False) -> None:
         """Return when everything taken so far can be read by another process; with `sync`, when it is on the disk."""
 
@@ -88,7 +100,9 @@ class Files:
         self._lineage_path = ""
         self.seconds = int(time.time())
         os.makedirs(target.directory, exist_ok=True)
-        self.summary_path = names.create(target.directory, target.prefix, self.seconds, target.device, target.suffix)
+        self.summary_path = names.create(
+            target.directory, target.prefix, self.seconds, target.device, target.suffix, target.kind
+        )
         version = frame.pack(event_codec.encode_version(time.time()))
         writer = EventFileWriter(self.summary_path)
         try:
@@ -98,7 +112,7 @@ class Files:
             raise
         finally:
             writer.close()
-        parsed = names.parse(os.path.basename(self.summary_path))
+        parsed = names.parse(os.path.basename(self.summary_path), target.kind)
         self.seconds = parsed.seconds if parsed is not None else self.seconds
 
     @property
@@ -159,6 +173,11 @@ class Notices:
                 self.errors += 1
                 self._first = self._first or notice
 
+    @property
+    def is_unsaid(self) -> bool:
+        """Whether `say` has something to log."""
+        return bool(self._unsaid)
+
     def note(self, level: int, text: str, *arguments: object) -> None:
         """Have a message logged that is no error of recording."""
         self._unsaid.append((level, text, *arguments))
@@ -178,10 +197,50 @@ class Notices:
             return first
 
 
+class Missing:
+    """Counts the events that a disk did not take, until one that it takes says so in the file."""
+
+    def __init__(self, notices: Notices, path: str) -> None:
+        self._notices = notices
+        self._path = path
+        self._gap: Gap | None = None
+        self.is_any = False
+
+    def add(self, step: int, reason: str) -> None:
+        gap = self._gap
+        self.is_any = True
+        self._gap = Gap(1, step, step, reason) if gap is None else replace(gap, events=gap.events + 1, last_step=step)
+
+    @property
+    def event(self) -> Event:
+        """An event that says nothing but what is missing."""
+        assert self._gap is not None
+        return commit.gap_event(self._gap)
+
+    def before(self, event: Event) -> Event:
+        """The event that says so too, at its beginning."""
+        if self._gap is None:
+            return event
+        return event._replace(items=[commit.gap_item(self._gap), *event.items])
+
+    def said(self) -> None:
+        """It is in the file, or on its way there."""
+        gap, self._gap, self.is_any = self._gap, None, False
+        if gap is not None:
+            text = "%d events are missing from %s, between steps %d and %d (%s); the file says so at its place."
+            arguments = (gap.events, self._path, gap.first_step, gap.last_step, gap.reason)
+            self._notices.note(logging.WARNING, text, *arguments)
+
+
 _WORDING = {
     "lost": (
         logging.ERROR,
         "Events are missing from %s, the first at step %d: %s. Training goes on; recording is tried again each step.",
+    ),
+    "stalled": (
+        logging.ERROR,
+        "Nothing can be written to %s at step %d: %s. Training goes on; what fits into memory is kept until there is "
+        "room, then events are dropped.",
     ),
     "gone": (
         logging.ERROR,
@@ -201,7 +260,8 @@ _WORDING = {
 
 def upper_bound_bytes(event: Event) -> int:
     """No event takes more room in its file than this; what `max_file_size` is checked against before encoding."""
-    return sum(item_bound_bytes(item) for item in event.items) + 256
+    scalars = sum(len(tag.encode()) + 128 for tag in event.scalars)
+    return scalars + sum(item_bound_bytes(item) for item in event.items) + 256
 
 
 def item_bound_bytes(item: Item) -> int:
@@ -234,10 +294,12 @@ class FileSink:
         self._committer = commit.Committer(files.target.max_file_bytes, self._notices.add)
         self._state = State(summary_bytes=self._files.summary_bytes)
         self._lock = threading.RLock()
-        self._pid = os.getpid()
         self._closed = False
         self._is_writing = False
         self._refused = 0
+        self._lost = 0
+        self._missing = Missing(self._notices, files.summary_path)
+        forks.tell(self)
 
     @property
     def path(self) -> str:
@@ -247,11 +309,13 @@ class FileSink:
     def stats(self) -> Stats:
         state = self._state
         written = state.summary_bytes + state.lineage_bytes
-        return Stats(state.events, written, 0, 0.0, self._refused, state.lost, self._notices.errors)
+        lost = state.lost + self._lost
+        return Stats(state.events, written, 0, 0.0, self._refused, lost, self._notices.errors)
+
+    def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
+        return None
 
     def write(self, event: Event) -> bool:
-        if os.getpid() != self._pid:  # the lock may be held by a thread that a forked child does not have
-            return False
         with self._lock:
             if self._closed:
                 return False
@@ -277,34 +341,59 @@ class FileSink:
         try:
             paths = (self._files.summary_path, self._files.lineage_path(event.items))
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            self._notices.add(Notice("lost", event.step, self._files.target.directory, reason))
-            return False
+            return self._lose(event.step, self._files.target.directory, error)
         if self._files.export_directory:
             commit.export_tensors(event, self._files.export_directory, self._notices.add)
-        job = commit.encode(before.sequence + 1, event, paths, self._notices.add)
+        job = commit.encode(before.sequence + 1, self._missing.before(event), paths, self._notices.add)
         try:
             self._state = self._committer.apply(before, [job])
+        except OSError as error:
+            return self._lose(event.step, self.path, error)
         except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
             self._committer.close()
             raise
+        if not job.failed:
+            self._missing.said()
         is_refused = full_files(self._state, event)[0]
         self._refused += is_refused
         return self._state.lost == before.lost and not is_refused
 
+    def _lose(self, step: int, path: str, error: OSError) -> bool:
+        reason = os.strerror(error.errno or 0)
+        self._notices.add(Notice("lost", step, path, reason))
+        self._missing.add(step, reason)
+        self._lost += 1
+        return False
+
+    def _say_what_is_missing(self) -> None:
+        paths = (self._files.summary_path, "")
+        job = commit.encode(self._state.sequence + 1, self._missing.event, paths, self._notices.add)
+        try:
+            self._state = self._committer.apply(self._state, [job])
+        except OSError:
+            return  # the disk is still full; the log has said it
+        self._missing.said()
+
     def flush(self, sync: bool = False) -> None:
-        if sync and os.getpid() == self._pid:
+        if sync and not self._closed:
             self._files.sync(self._notices.add)
             self._notices.say()
 
     def close(self) -> None:
-        if os.getpid() != self._pid:
-            return
         with self._lock:
             if not self._closed:
                 self._closed = True
+                forks.forget(self)
                 if not self._is_writing:
+                    if self._missing.is_any:
+                        self._say_what_is_missing()
                     self._committer.close()
+        self._notices.say()
+
+    def abandon(self) -> None:
+        self._lock = threading.RLock()  # whoever held it in the parent does not exist here
+        self._closed = True
+        self._notices = Notices()
 
     def _end_if_closed(self) -> None:
         """Do what `close` could not, called by a signal handler inside a `write`."""
@@ -318,5 +407,7 @@ class FileSink:
 def full_files(state: State, event: Event) -> tuple[bool, bool]:
     """Whether any, and whether each, of the files that an event's items belong to is at its size limit."""
     needed = {LINEAGE if item.kind in LINEAGE_KINDS else SUMMARY for item in event.items}
+    if event.scalars:
+        needed.add(SUMMARY)
     full = [bool(state.full & 1 << file) for file in needed]
     return any(full), bool(full) and all(full)

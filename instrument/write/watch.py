@@ -1,8 +1,7 @@
-"""Who looks after a pool that nobody calls: a thread that sleeps until workers say something, and a hook for forks."""
+"""Who looks after a pool that nobody calls: a thread that sleeps until workers say something."""
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import threading
@@ -16,9 +15,6 @@ class Watched(Protocol):
     def watch_once(self) -> float | None:
         """Hear and replace workers. In how many seconds to look again (-1: when one is heard); None at the end."""
 
-    def abandon(self) -> None:
-        """In a forked child: what the parent records is none of its business."""
-
 
 def start(sink: Watched, watched: select.epoll, end: socket.socket) -> threading.Thread:
     """Watch a sink from now on, until it says that it is over or is no more; both descriptors are closed then.
@@ -31,13 +27,7 @@ def start(sink: Watched, watched: select.epoll, end: socket.socket) -> threading
     arguments = (weakref.ref(sink), watched, end)
     thread = threading.Thread(target=_watch, args=arguments, name="instrument-watch", daemon=True)
     thread.start()
-    _sinks.add(sink)
     return thread
-
-
-def forget(sink: Watched) -> None:
-    """Leave it alone when this process forks."""
-    _sinks.discard(sink)
 
 
 def _watch(sink: weakref.ref[Watched], watched: select.epoll, end: socket.socket) -> None:
@@ -52,15 +42,3 @@ def _watch(sink: weakref.ref[Watched], watched: select.epoll, end: socket.socket
             alive = sink()
             seconds = alive.watch_once() if alive is not None else None
             del alive
-
-
-_sinks: weakref.WeakSet[Watched] = weakref.WeakSet()
-
-
-def _abandon_all() -> None:
-    for sink in list(_sinks):
-        sink.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)

@@ -19,11 +19,13 @@ import select
 import signal
 import socket
 import sys
+import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from instrument.write import commit, message
+from instrument.write import commit, memory, message, stream
 from instrument.write.commit import Notice, State
-from instrument.write.ring import CONTROL_BYTES, MORE, START, Chunk, Ring
+from instrument.write.ring import MORE, START, Chunk, Ring
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
 _BATCH_BYTES = 1 << 20
@@ -34,16 +36,23 @@ _LINGER_MS = 2
 _LAST_LOOK_MS = 50
 #: Waiting for a turn is not idling: a look at the state this often guards against a bell that nobody rang.
 _TURN_POLL_MS = 500
-#: So long does a worker wait for others' commits once the trainer, who would replace a dead worker, is gone.
-_ORPHAN_PATIENCE = 20
+#: So often does a worker look for others' commits once the trainer, who would replace a dead worker, is gone.
+_ORPHAN_LOOKS = 20
+#: Between two attempts to write to a disk that is full; and how long to go on with that when the trainer is gone.
+_RETRY_SECONDS = 0.2
+_LAST_HOPE_SECONDS = 30.0
+_LAST_HOPE_LOOKS = 80
+#: So often is an attempt passed over when the file system says that there is no room; quotas it does not tell.
+_RETRIES_WITHOUT_ROOM = 10
 _TOUCH_AHEAD_BYTES = 8 << 20
 
-_VERSION = 0
+_VERSION, _IS_CLOSING = 0, 1
 _SLOTS = (8, 24)
 _LINES, _LINE = 64, 8  # a cache line a worker
-_AWAITED, _IN_HAND, _ALIVE, _AWAKE = 0, 1, 2, 3  # its words there
+_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
 MAX_WORKERS = 64
-POOL_CONTROL_BYTES = (_LINES + MAX_WORKERS * _LINE) * 8
+_HEADS = _LINES + MAX_WORKERS * _LINE  # and a line for what the trainer tells it
+_CONTROL_BYTES = memory.round_up((_HEADS + MAX_WORKERS * _LINE) * 8)
 
 
 class Config(NamedTuple):
@@ -54,7 +63,6 @@ class Config(NamedTuple):
 
     worker: int
     memory: int
-    memory_bytes: int
     ring_bytes: int
     bells: list[int]
     trainer_bell: int
@@ -75,12 +83,24 @@ class Config(NamedTuple):
 class PoolMemory:
     """The pool's shared memory: the committed state, what each worker does, and a ring a worker."""
 
-    def __init__(self, memory: memoryview, ring_bytes: int) -> None:
-        self._words = memory[:POOL_CONTROL_BYTES].cast("Q")
-        stride = CONTROL_BYTES + ring_bytes
-        count = (len(memory) - POOL_CONTROL_BYTES) // stride
-        starts = [POOL_CONTROL_BYTES + index * stride for index in range(count)]
-        self.rings = [Ring(memory[start : start + stride]) for start in starts]
+    def __init__(self, fd: int, count: int, ring_bytes: int) -> None:
+        self._count = count
+        self._words = memoryview(mmap.mmap(fd, _CONTROL_BYTES)).cast("Q")
+        self._datas = [memory.map_twice(fd, _CONTROL_BYTES + index * ring_bytes, ring_bytes) for index in range(count)]
+        lines = range(0, count * _LINE, _LINE)
+        self.rings = [
+            Ring(data, self._words, _HEADS + line, _LINES + line + _TAIL)
+            for data, line in zip(self._datas, lines, strict=True)
+        ]
+
+    @staticmethod
+    def size_bytes(count: int, ring_bytes: int) -> int:
+        return _CONTROL_BYTES + count * ring_bytes
+
+    def populate(self) -> None:
+        """Have all pages of the rings provided now."""
+        for data in self._datas:
+            memory.populate(data)
 
     # The valid slot is written to again two commits later: what was read while a commit came may be half of either.
 
@@ -120,9 +140,38 @@ class PoolMemory:
     def set_awake(self, index: int, awake: bool) -> None:
         self._words[_LINES + index * _LINE + _AWAKE] = awake
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the trainer gives up what cannot be written now."""
+        return bool(self._words[_IS_CLOSING])
+
+    def give_up(self) -> None:
+        self._words[_IS_CLOSING] = 1
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a worker holds events that cannot be written at the moment."""
+        return any(self._words[_LINES + index * _LINE + _STALLED] for index in range(self._count))
+
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long it has held them."""
+        began = [self._words[_LINES + index * _LINE + _STALLED] for index in range(self._count)]
+        return max((time.monotonic() - ms / 1000 for ms in began if ms), default=0.0)
+
+    def set_stalled(self, index: int, began_ms: int) -> None:
+        """Worker `index` holds such events since then, in milliseconds on the monotonic clock; 0 for no longer."""
+        self._words[_LINES + index * _LINE + _STALLED] = began_ms
+
     def take_in_hand(self, index: int, sequence: int) -> None:
         """Worker `index` begins with this event: should it die, it died of it."""
         self._words[_LINES + index * _LINE + _IN_HAND] = sequence
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker is in the middle of an event."""
+        committed = self.committed_sequence
+        return any(self._words[_LINES + index * _LINE + _IN_HAND] > committed for index in range(self._count))
 
     def await_turn(self, index: int, sequence: int) -> None:
         """Worker `index` wants its bell rung when everything before `sequence` is committed; 0 for no longer."""
@@ -130,7 +179,7 @@ class PoolMemory:
 
     def waiting_for(self, sequence: int) -> int | None:
         """The worker that waits to commit `sequence`."""
-        for index in range(len(self.rings)):
+        for index in range(self._count):
             if self._words[_LINES + index * _LINE + _AWAITED] == sequence:
                 return index
         return None
@@ -139,7 +188,7 @@ class PoolMemory:
         """Whether dead worker `index` ever came to life, and the event that it left undone, 0 for none."""
         line = _LINES + index * _LINE
         was_alive, in_hand = bool(self._words[line + _ALIVE]), self._words[line + _IN_HAND]
-        for word in (_AWAITED, _IN_HAND, _ALIVE, _AWAKE):
+        for word in (_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED):
             self._words[line + word] = 0
         return was_alive, in_hand if in_hand > self.committed_sequence else 0
 
@@ -149,8 +198,8 @@ class Worker:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        memory = mmap.mmap(config.memory, config.memory_bytes)
-        self._pool = PoolMemory(memoryview(memory), config.ring_bytes)
+        self._index = config.worker
+        self._pool = PoolMemory(config.memory, len(config.bells), config.ring_bytes)
         self._ring = self._pool.rings[config.worker]
         self._bell = config.bells[config.worker]
         self._socket = socket.socket(fileno=config.socket)
@@ -161,109 +210,212 @@ class Worker:
         self._position = self._ring.tail
         self._touched_bytes = 0
         self._trainer_is_gone = False
-        self._gathered: memoryview | None = None
-        self._gathered_bytes = 0
-        self._pool.come_to_life(config.worker)
-        self._pool.set_awake(config.worker, True)
+        self._pool.come_to_life(self._index)
+        self._pool.set_awake(self._index, True)
 
     def run(self) -> None:
         while True:
             self._clear_bell()
-            while (jobs := self._collect()) is not None:
-                if jobs:
-                    self._commit(jobs)
-                self._ring.release(self._position)
-                os.eventfd_write(self._config.trainer_bell, 1)
+            while self._work():
+                self._release()
             if self._trainer_is_gone:
                 break
             self._touch_ahead()
             self._rest()
         self._committer.close()
 
+    def _release(self) -> None:
+        self._ring.release(self._position)
+        os.eventfd_write(self._config.trainer_bell, 1)
+
     def _rest(self) -> None:
         """Sleep until there may be something: for a moment as one who is awake, then until the bell rings."""
         self._wait(_LINGER_MS)
         if self._has_news():
             return
-        self._pool.set_awake(self._config.worker, False)
+        self._pool.set_awake(self._index, False)
         for timeout_ms in (0, _LAST_LOOK_MS, None):
             self._wait(timeout_ms)
             if self._has_news():
                 break
-        self._pool.set_awake(self._config.worker, True)
+        self._pool.set_awake(self._index, True)
 
     def _has_news(self) -> bool:
         return self._trainer_is_gone or self._ring.head != self._position
 
-    def _collect(self) -> list[commit.Job] | None:
-        """Encode what the ring holds, up to a batch of consecutive events; None where it holds nothing."""
-        jobs: list[commit.Job] = []
-        size = 0
+    def _work(self) -> bool:
+        """Encode and commit what the ring holds, up to a batch of consecutive events; False where it holds nothing."""
         chunk = self._ring.get(self._position)
         if chunk is None:
-            return None
-        while chunk is not None and (not jobs or (chunk.sequence == jobs[-1].sequence + 1 and size < _BATCH_BYTES)):
-            self._pool.take_in_hand(self._config.worker, chunk.sequence)
+            return False
+        if chunk.flags != START:
+            self._take_stream(chunk)
+            return True
+        jobs: list[commit.Job] = []
+        size = 0
+        while chunk is not None and chunk.flags == START and size < _BATCH_BYTES:
+            if jobs and chunk.sequence != jobs[-1].sequence + 1:
+                break
             self._position = chunk.end
             size += len(chunk.payload)
-            data = self._whole(chunk)
-            if data is not None and chunk.sequence > self._pool.committed_sequence:
-                jobs.append(self._encode(chunk.sequence, data))
-            elif data is None:
-                break  # a chunk of a large record was copied out: give its room back at once
+            if chunk.sequence > self._pool.committed_sequence:
+                self._pool.take_in_hand(self._index, chunk.sequence)
+                jobs.append(self._encode(chunk))
             chunk = self._ring.get(self._position)
-        return jobs
+        if jobs:
+            self._commit(jobs)
+        return True
 
-    def _whole(self, chunk: Chunk) -> memoryview | None:
-        """The record that ends with this chunk; None while chunks of it are missing."""
-        if chunk.flags == START:
-            self._gathered = None
-            return chunk.payload
-        if chunk.flags & START:
-            self._gathered, self._gathered_bytes = memoryview(mmap.mmap(-1, chunk.whole_bytes)), 0
-        if self._gathered is None:
-            return None  # the first chunks went to a predecessor; the trainer sends the record again
-        end = self._gathered_bytes + len(chunk.payload)
-        self._gathered[self._gathered_bytes : end] = chunk.payload
-        self._gathered_bytes = end
-        if chunk.flags & MORE:
-            return None
-        whole, self._gathered = self._gathered, None
-        return whole
-
-    def _encode(self, sequence: int, data: memoryview) -> commit.Job:
-        event, lineage_path = message.unpack(data)
+    def _encode(self, chunk: Chunk) -> commit.Job:
+        event, lineage_path = message.unpack(chunk.payload, chunk.head_offset)
         paths = (self._config.summary_path, lineage_path)
-        if sequence in self._config.given_up:
-            self._report(Notice("lost", event.step, paths[0], "workers die of it"))
-            return commit.Job(sequence, event.step, ([], []), paths, failed=True)
+        if chunk.sequence in self._config.given_up:
+            return commit.lose(chunk.sequence, event.step, paths, "workers die of it", self._report)
         if self._config.export_directory:
             commit.export_tensors(event, self._config.export_directory, self._report)
-        return commit.encode(sequence, event, paths, self._report)
+        return commit.encode(chunk.sequence, event, paths, self._report)
+
+    # ------------------------------------------------------------------ events larger than the ring
+
+    def _take_stream(self, first: Chunk) -> None:
+        """Write an event while it comes in."""
+        self._position = first.end
+        if not first.flags & START or first.sequence <= self._pool.committed_sequence:
+            return  # what went before was a predecessor's; the trainer sends the event again
+        self._pool.take_in_hand(self._index, first.sequence)
+        arrivals = self._arrivals(bytes(first.payload))
+        try:
+            job = self._begin(first.sequence, arrivals)
+            try:
+                self._await_turn(job.sequence)
+                state = self._committer.apply(self._pool.state, [job])
+            except OSError as error:
+                self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
+                job = job._replace(failed=True, frames=([], []), streamed=())
+                state = self._committer.apply(self._pool.state, [job])
+            for _ in arrivals:
+                pass  # what a refused or broken event still has to say
+        except stream.Abandoned:
+            return
+        self._publish(state)
+
+    def _begin(self, sequence: int, arrivals: Iterator[memoryview]) -> commit.Job:
+        def arrive() -> memoryview:
+            return next(arrivals)
+
+        event, lineage_path, parts = message.unpack_head(stream.gather_head(arrive))
+        paths = (self._config.summary_path, lineage_path)
+        if sequence in self._config.given_up:
+            return commit.lose(sequence, event.step, paths, "workers die of it", self._report)
+        try:
+            exporting = bool(self._config.export_directory)
+            items = [
+                stream.begin_tensor(part)
+                if part.kind == "tensor" and part.length and not exporting
+                else stream.gather(part, arrive)
+                for part in parts
+            ]
+            event = event._replace(items=items)
+            if exporting:
+                commit.export_tensors(event, self._config.export_directory, self._report)
+            return commit.begin(sequence, event, paths, arrive)
+        except Exception as error:
+            if isinstance(error, stream.Abandoned):
+                raise
+            return commit.lose(sequence, event.step, paths, f"it cannot be encoded: {error!r:.500}", self._report)
+
+    def _arrivals(self, head: bytes) -> Iterator[memoryview]:
+        """The chunks of a large event, each valid until the next is asked for.
+
+        Raises:
+            Abandoned: the trainer is gone, or has begun something else.
+        """
+        yield memoryview(head)
+        flags = MORE
+        while flags & MORE:
+            self._release()
+            while (chunk := self._ring.get(self._position)) is None:
+                if self._trainer_is_gone:
+                    raise stream.Abandoned
+                self._rest()
+                self._clear_bell()
+            if chunk.flags & START:
+                raise stream.Abandoned
+            self._position, flags = chunk.end, chunk.flags
+            yield chunk.payload
+
+    # ------------------------------------------------------------------ in order, into the files
 
     def _commit(self, jobs: list[commit.Job]) -> None:
         self._await_turn(jobs[0].sequence)
-        self._pool.state = self._committer.apply(self._pool.state, jobs)
+        began = 0.0
+        while True:
+            try:
+                self._publish(self._committer.apply(self._pool.state, jobs))
+                break
+            except OSError as error:
+                now = time.monotonic()
+                began = began or now
+                if self._pool.is_closing or (self._trainer_is_gone and now - began > _LAST_HOPE_SECONDS):
+                    self._commit_what_fits(jobs)
+                    break
+                self._stall(jobs, os.strerror(error.errno or 0), began)
+        if began:
+            self._pool.set_stalled(self._index, 0)
+
+    def _stall(self, jobs: list[commit.Job], reason: str, began: float) -> None:
+        """Keep events that cannot be written, and return when it is time to try again."""
+        if not self._pool.is_stalled:
+            self._pool.set_stalled(self._index, int(began * 1000))
+            self._report(Notice("stalled", jobs[0].step, jobs[0].paths[0], reason))
+            os.eventfd_write(self._config.trainer_bell, 1)
+        needed = sum(job.size_bytes(file) for job in jobs for file in commit.FILES)
+        # What is written in part and cut off again is seen by whoever reads the file meanwhile.
+        for _ in range(_RETRIES_WITHOUT_ROOM):
+            until = time.monotonic() + _RETRY_SECONDS
+            while (rest := until - time.monotonic()) > 0 and not self._pool.is_closing:
+                self._wait(int(rest * 1000) + 1)
+                self._clear_bell()
+            if self._pool.is_closing or _free_bytes(jobs[0].paths[0]) > needed:
+                break
+
+    def _commit_what_fits(self, jobs: list[commit.Job]) -> None:
+        """The last chance: what is too large for the room that is left is lost, what is smaller is not."""
+        for job in jobs:
+            gap = commit.lose(job.sequence, job.step, job.paths, "the disk is full", lambda notice: None)
+            attempts = [job, gap] if job.events else [job]
+            for attempt in attempts:
+                try:
+                    state = self._committer.apply(self._pool.state, [attempt])
+                    break
+                except OSError as error:
+                    if attempt is job and job.events:
+                        self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
+            else:
+                state = self._committer.apply(self._pool.state, [job._replace(failed=True, frames=([], []))])
+            self._publish(state)
+
+    def _publish(self, state: State) -> None:
+        self._pool.state = state
         # The system call orders the store above before the look at who waits.
         os.eventfd_write(self._config.trainer_bell, 1)
-        waiting = self._pool.waiting_for(jobs[-1].sequence + 1)
+        waiting = self._pool.waiting_for(state.sequence + 1)
         if waiting is not None:
             os.eventfd_write(self._config.bells[waiting], 1)
 
     def _await_turn(self, sequence: int) -> None:
         if self._pool.committed_sequence == sequence - 1:
             return
-        self._pool.await_turn(self._config.worker, sequence)
-        patience, seen = _ORPHAN_PATIENCE, -1
+        self._pool.await_turn(self._index, sequence)
+        waited, seen = 0, -1
         while (committed := self._pool.committed_sequence) != sequence - 1:
-            if self._trainer_is_gone:
-                patience = _ORPHAN_PATIENCE if committed != seen else patience - 1
-                if patience == 0:
-                    sys.exit(1)
+            waited = waited + 1 if self._trainer_is_gone and committed == seen else 0
+            if waited > (_LAST_HOPE_LOOKS if self._pool.is_stalled else _ORPHAN_LOOKS):
+                sys.exit(1)
             seen = committed
             self._wait(_TURN_POLL_MS)
             self._clear_bell()
-        self._pool.await_turn(self._config.worker, 0)
+        self._pool.await_turn(self._index, 0)
 
     def _wait(self, timeout_ms: int | None) -> None:
         """Sleep until the bell rings or the trainer is gone."""
@@ -279,9 +431,10 @@ class Worker:
             pass
 
     def _touch_ahead(self) -> None:
-        goal = min(self._ring.head + _TOUCH_AHEAD_BYTES, self._ring.capacity_bytes)
+        """Have the kernel provide pages before the trainer needs them."""
+        goal = min(memory.round_up(self._ring.head + _TOUCH_AHEAD_BYTES), self._ring.capacity_bytes)
         if goal > self._touched_bytes:
-            self._ring.touch(self._touched_bytes, goal)
+            memory.populate(self._ring.data[self._touched_bytes : goal])
             self._touched_bytes = goal
 
     def _report(self, notice: Notice) -> None:
@@ -289,6 +442,14 @@ class Worker:
             self._socket.send(marshal.dumps(tuple(notice)), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the trainer is gone or cannot listen; the counts in shared memory say it too
+
+
+def _free_bytes(path: str) -> int:
+    try:
+        status = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return sys.maxsize  # whatever is wrong there, an attempt will tell
+    return status.f_bavail * status.f_frsize
 
 
 def main(argument: str) -> None:

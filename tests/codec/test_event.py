@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from instrument.codec import event, graph, histogram, image, schema, tensor, wire
+from instrument.codec import event, graph, histogram, image, scalar, schema, tensor, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Event, Histogram, Image, Item, Landscape, Record, Scalar, Tensor
 
@@ -18,7 +18,7 @@ STEP, TIME = 7, 1_700_000_000.123456
 
 
 def payloads(*items: Item, step: int = STEP) -> list[bytes]:
-    return [b"".join(pieces) for pieces in event.encode(Event(step, TIME, items))]
+    return [b"".join(pieces) for pieces in event.encode(Event.of(step, TIME, items))]
 
 
 def records(payload: bytes) -> list[Record]:
@@ -51,13 +51,13 @@ EXACT = np.array([2**31 - 1, 5], np.int32)
 PICTURE = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
 ALL_KINDS = [
     scalar_item("loss", 0.5),
+    scalar_item("tag with ünïcode/[:Scalar]", -math.inf),
     array_item("tensor", "weights", WEIGHTS),
     array_item("tensor", "labels", EXACT),
     array_item("histogram", "weights", WEIGHTS),
     array_item("histogram", "nothing", np.array([np.nan], np.float32)),
     array_item("image", "input", PICTURE),
     Item("landscape", "landscape", landscape_bytes()),
-    scalar_item("tag with ünïcode/[:Scalar]", -math.inf),
 ]
 
 
@@ -66,6 +66,7 @@ def message_of_all_kinds() -> Any:
     message = schema.message_class("Event")(wall_time=TIME, step=STEP)
     add = message.summary.value.add
     add(tag="loss", scalar_value=0.5)
+    add(tag="tag with ünïcode/[:Scalar]", scalar_value=-math.inf)
     add(tag="weights").tensor.MergeFromString(b"".join(tensor.encode(Tensor(WEIGHTS, "float32"))))
     labels = add(tag="labels").tensor
     labels.dims.append(2)
@@ -85,7 +86,6 @@ def message_of_all_kinds() -> Any:
     picture.height, picture.width, picture.colorspace = 4, 10, 3
     picture.encoded_image = image.from_array(PICTURE).data
     add(tag="landscape").loss_landscape.MergeFromString(landscape_bytes())
-    add(tag="tag with ünïcode/[:Scalar]", scalar_value=-math.inf)
     return message
 
 
@@ -113,7 +113,7 @@ def test_without_extensions_not_a_byte_is_ours() -> None:
     items = [item for item in ALL_KINDS if item.kind != "image"]
     (payload,) = payloads(*items)
     message = message_of_all_kinds()
-    del message.summary.value[5]
+    del message.summary.value[6]
     assert payload == message.SerializeToString(deterministic=True)
 
 
@@ -143,19 +143,39 @@ def test_decoding_gives_what_was_encoded() -> None:
     assert [(one.step, one.wall_time) for one in decoded] == [(STEP, TIME)] * len(ALL_KINDS)
     assert [(one.kind, one.tag) for one in decoded] == [(item.kind, item.tag) for item in ALL_KINDS]
     values = [one.value for one in decoded]
-    assert values[0] == Scalar(0.5)
-    for value, array in ((values[1], WEIGHTS), (values[2], EXACT)):
+    assert values[:2] == [Scalar(0.5), Scalar(-math.inf)]
+    for value, array in ((values[2], WEIGHTS), (values[3], EXACT)):
         assert isinstance(value, Tensor)
         assert value.array.dtype == array.dtype
         np.testing.assert_array_equal(value.array, array)
-    assert isinstance(values[3], Histogram)
-    np.testing.assert_array_equal(values[3].counts, histogram.from_array(WEIGHTS).counts)
     assert isinstance(values[4], Histogram)
-    assert (values[4].nan_count, values[4].count) == (1, 1)
-    assert isinstance(values[5], Image)
-    np.testing.assert_array_equal(image.pixels(values[5])[:, :5], PICTURE[0].transpose(1, 2, 0))
-    assert values[6] == Landscape(landscape_bytes())
-    assert values[7] == Scalar(-math.inf)
+    np.testing.assert_array_equal(values[4].counts, histogram.from_array(WEIGHTS).counts)
+    assert isinstance(values[5], Histogram)
+    assert (values[5].nan_count, values[5].count) == (1, 1)
+    assert isinstance(values[6], Image)
+    np.testing.assert_array_equal(image.pixels(values[6])[:, :5], PICTURE[0].transpose(1, 2, 0))
+    assert values[7] == Landscape(landscape_bytes())
+
+
+def test_scalars_stand_first() -> None:
+    """In the order in which they were added, before all other values of the event, which keep theirs."""
+    items = [array_item("tensor", "t", EXACT), scalar_item("b", 1.0), array_item("histogram", "h", EXACT)]
+    (payload,) = payloads(*items, scalar_item("a", 2.0))
+    assert [one.tag for one in records(payload)] == ["b", "a", "t", "h"]
+
+
+def test_an_event_without_anything_is_no_payload() -> None:
+    """Nothing is written for it."""
+    assert payloads() == []
+
+
+def test_scalars_alone_are_the_same_as_beside_others() -> None:
+    """The short way of events without arrays writes the bytes that the long one does."""
+    scalars = {"loss": 0.5, "exact": 0.1, "": math.nan, "准确率": 2.0}
+    (alone,) = event.encode(Event(STEP, TIME, (), scalars))
+    lineage_item = Item("train_lineage", "", b"")
+    (beside,) = event.encode(Event(STEP, TIME, [lineage_item], scalars))
+    assert b"".join(alone) == b"".join(beside)
 
 
 def test_random_scalars_come_back(rng: np.random.Generator) -> None:
@@ -203,8 +223,9 @@ def test_values_beyond_the_limit_go_into_further_events(monkeypatch: pytest.Monk
     """No payload is larger than the limit unless one value is; none is lost, repeated or out of order."""
     monkeypatch.setattr(event, "MAX_PAYLOAD_BYTES", limit)
     items = [array_item("tensor", f"t{index}", np.arange(index * 5, dtype=np.float32)) for index in range(12)]
-    parts = payloads(*items)
-    decoded = [one for part in parts for one in records(part)]
+    parts = payloads(*items, scalar_item("loss", 0.5))
+    first, *decoded = [one for part in parts for one in records(part)]
+    assert (first.tag, first.value) == ("loss", Scalar(0.5))
     assert [one.tag for one in decoded] == [item.tag for item in items]
     assert {one.step for one in decoded} == {STEP}
     for one, item in zip(decoded, items, strict=True):
@@ -227,7 +248,7 @@ def test_a_cut_payload_gives_no_wrong_value() -> None:
 
 def test_a_damaged_value_hides_none_before_it() -> None:
     """Values before a damaged one are handed out before the damage is told."""
-    good = b"".join(event.encode_value(scalar_item("good", 1.0)))
+    good = scalar.encode_field("good", 1.0)
     bad = wire.delimited(1, wire.delimited(1, b"bad") + wire.delimited(8, b"\x09"))
     payload = wire.double(1, TIME) + wire.integer(2, STEP) + wire.delimited(5, good + bad + good)
     decoding = event.decode(memoryview(payload))
@@ -248,15 +269,15 @@ def test_scanning_decodes_no_value() -> None:
 
 def test_what_we_do_not_know_is_passed_over() -> None:
     """Fields and kinds of later versions do not stop the values beside them."""
-    known = b"".join(event.encode_value(scalar_item("known", 1.0)))
+    known = scalar.encode_field("known", 1.0)
     unknown = wire.delimited(1, wire.delimited(1, b"unknown") + wire.delimited(77, b"?"))
-    payload = wire.delimited(100, b"trace") + wire.delimited(5, unknown + wire.integer(9, 1) + known)
+    payload = wire.delimited(102, b"later") + wire.delimited(5, unknown + wire.integer(9, 1) + known)
     assert [one.tag for one in records(payload)] == ["known"]
 
 
 def test_the_order_of_fields_does_not_matter() -> None:
     """Step and time that stand behind the summary count for it as well."""
-    value = b"".join(event.encode_value(scalar_item("loss", 1.0)))
+    value = scalar.encode_field("loss", 1.0)
     payload = wire.delimited(5, value) + wire.integer(2, STEP) + wire.double(1, TIME)
     assert records(payload) == [Record(STEP, TIME, "scalar", "loss", Scalar(1.0))]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
 
-from instrument.codec import event, scalar
+from instrument.codec import event, scalar, schema
 from instrument.values import Event, Item, Scalar
 
 BORDER = 3.4028235677973366e38  # halfway between the largest float32 and the next power of two
@@ -27,7 +28,7 @@ def bits(value: float) -> bytes:
 
 def round_trip(value: float) -> float:
     """The value as our reader has it out of a whole event."""
-    (payload,) = event.encode(Event(3, 1.5, (Item("scalar", "loss", value),)))
+    (payload,) = event.encode(Event.of(3, 1.5, (Item("scalar", "loss", value),)))
     (record,) = event.decode(memoryview(b"".join(payload)))
     assert (record.step, record.wall_time, record.kind, record.tag) == (3, 1.5, "scalar", "loss")
     assert isinstance(record.value, Scalar)
@@ -71,7 +72,7 @@ def test_nan_comes_back_as_nan() -> None:
     """A loss that diverged stays visible."""
     assert math.isnan(scalar.to_float32(math.nan))
     assert math.isnan(round_trip(math.nan))
-    assert len(scalar.encode(math.nan)) == 5
+    assert len(scalar.encode_field("", math.nan)) == 2 + 2 + 5
 
 
 @pytest.mark.parametrize(
@@ -87,8 +88,44 @@ def test_nan_comes_back_as_nan() -> None:
     ],
 )
 def test_the_exact_double_stands_beside_only_where_it_differs(value: float, text: str) -> None:
-    """Field 3 holds the float; field 100 the double where the float is another number."""
-    assert scalar.encode(value) == bytes.fromhex(text)
+    """Field 3 holds the float; field 100 the double where the float is another number. The tag stands before them."""
+    content = b"\x0a\x04loss" + bytes.fromhex(text)
+    assert scalar.encode_field("loss", value) == bytes([0x0A, len(content)]) + content
+
+
+@pytest.mark.parametrize("tag", ["", "x", "准确率", "x" * 113, "x" * 114, "x" * 127, "x" * 128, "x" * 5000])
+@pytest.mark.parametrize("value", [1.5, 0.1])
+def test_a_tag_of_any_length(tag: str, value: float) -> None:
+    """It is what the message classes write, wherever a length takes another byte; the same the second time."""
+    message = schema.message_class("Summary")()
+    message.value.add(tag=tag, scalar_value=value)
+    for _ in range(2):
+        data = scalar.encode_field(tag, value)
+        found = schema.message_class("Summary").FromString(data)
+        assert found.SerializeToString(deterministic=True) == data
+        found.DiscardUnknownFields()
+        assert found == message
+
+
+def test_more_tags_than_are_remembered() -> None:
+    """Each number stands under its own tag."""
+    for _ in range(2):
+        for index in range(5000):
+            assert scalar.encode_field(f"tag{index}", 1.0)[4:-5] == f"tag{index}".encode()
+
+
+@pytest.mark.parametrize("tag", ["\udcff", "a\ud800b"])
+def test_a_tag_that_is_no_text(tag: str) -> None:
+    """Half a surrogate pair has no bytes in a file."""
+    with pytest.raises(UnicodeEncodeError):
+        scalar.encode_field(tag, 1.0)
+
+
+@pytest.mark.parametrize("value", [None, "1", b"1"])
+def test_what_is_no_number(value: Any) -> None:
+    """Nothing is written in its place."""
+    with pytest.raises(struct.error):
+        scalar.encode_field("loss", value)
 
 
 @pytest.mark.parametrize("value", [0, 3, -7, True, 2**24 + 1, 2**53, -(2**62)])

@@ -21,11 +21,14 @@ def test_every_private_name_is_there() -> None:
 @pytest.fixture
 def without_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """MindSpore without the list in which it keeps what operators left."""
-    framework._home.cache_clear()
+    remembered = (framework._home, framework._summary_caches)
+    for one in remembered:
+        one.cache_clear()
     with monkeypatch.context() as patch:
         patch.setitem(framework._PRIVATE, "SUMMARY_TENSOR_CACHE", ("mindspore.no_such_module", "mindspore.ops"))
         yield
-    framework._home.cache_clear()
+    for one in remembered:
+        one.cache_clear()
 
 
 @pytest.mark.usefixtures("without_cache")

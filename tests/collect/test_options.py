@@ -262,7 +262,7 @@ def test_checked_options_are_what_was_given() -> None:
     assert got == RecordOptions("/b", "p", "_s", 3, 10**9, True, True, True, 1 << 22)
     plain = RecordOptions.check("/b", "events", "_MS", None, None, False, {"tensor_format": None}, "block", None)
     assert plain == RecordOptions(
-        "/b", "events", "_MS", options.default_processes(), None, False, False, False, 32 << 20
+        "/b", "events", "_MS", options.default_processes(), None, False, False, False, 24 << 20
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -243,6 +244,18 @@ def test_tags_come_back_as_given(record: Record) -> None:
     for number, tag in enumerate(ODD_TAGS):
         assert run.scalars(tag)[1] == number
         assert run.tensors(tag)[1].tolist() == [number]
+
+
+class Name(str, enum.Enum):
+    LOSS = "loss"
+
+
+@pytest.mark.parametrize("name", [np.str_("loss"), Name.LOSS])
+def test_a_name_of_a_derived_type(record: Record, name: str) -> None:
+    """NumPy's strings and enumerations are the text that they are."""
+    run = record(("scalar", name, 1.5), ("tensor", name, np.array([2])), ("scalar", "other", 3.0))
+    assert run.tags() == {"scalar": ["loss", "other"], "tensor": ["loss"]}
+    assert run.scalars("loss")[1] == 1.5
 
 
 @pytest.mark.parametrize("processes", [0, 1])

@@ -16,6 +16,7 @@ from mindspore import nn
 from instrument import SummaryRecord, ops, read
 from instrument.codec import event
 from instrument.collect import sources
+from instrument.values import Event
 
 
 def test_a_record_inside_a_record_is_refused(
@@ -24,15 +25,15 @@ def test_a_record_inside_a_record_is_refused(
     """As a signal handler may call it: it answers False, and no value is written twice or lost."""
     record = SummaryRecord(tmp_path, num_process=0)
     answers: list[bool] = []
-    write = record.write
+    write = record._sink.write
 
-    def interrupted(step: int, items: list[Any]) -> bool:
-        monkeypatch.setattr(record, "write", write)
+    def interrupted(event: Event) -> bool:
+        monkeypatch.setattr(record._sink, "write", write)
         record.add_value("scalar", "later", 2.0)
         answers.append(record.record(99))
-        return write(step, items)
+        return write(event)
 
-    monkeypatch.setattr(record, "write", interrupted)
+    monkeypatch.setattr(record._sink, "write", interrupted)
     record.add_value("scalar", "first", 1.0)
     assert record.record(1)
     assert record.record(2)

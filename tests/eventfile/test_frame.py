@@ -39,6 +39,7 @@ def header(length: int) -> bytes:
 def test_pack_gives_these_bytes(payload: bytes, text: str) -> None:
     """A frame is length, checksum, payload, checksum, little endian."""
     assert framed(payload) == bytes.fromhex(text)
+    assert frame.head(len(payload)) == bytes.fromhex(text)[:12]
 
 
 @pytest.mark.parametrize(("payload", "text"), FRAMES)

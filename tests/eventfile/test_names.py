@@ -187,3 +187,22 @@ def test_sixteen_processes_get_sixteen_names(tmp_path: Path) -> None:
     assert [child.returncode for child in children] == [0] * 16
     assert len(set(outputs)) == 16
     assert {os.path.basename(path) for path in outputs} == set(os.listdir(tmp_path))
+
+
+def test_a_profile_is_no_summary() -> None:
+    """Names of the two kinds are told apart, and no viewer takes a profile for one of its own."""
+    profile = names.join("events", SECONDS, 3, "_MS", names.PROFILE)
+    assert profile.startswith(f"events.out.events.profile.{SECONDS}.3.")
+    assert names.parse(profile) is None
+    parsed = names.parse(profile, names.PROFILE)
+    assert parsed is not None
+    assert (parsed.seconds, parsed.device, parsed.host) == (SECONDS, 3, names.host())
+    assert names.parse(names.join("events", SECONDS, 3, "_MS"), names.PROFILE) is None
+    assert re.search(r"summary\.\d+", profile) is None
+    assert "tfevents" not in profile
+
+
+def test_a_profiles_name_is_not_used_twice(tmp_path: Path) -> None:
+    made = [os.path.basename(names.create(str(tmp_path), "events", SECONDS, 0, "_MS", names.PROFILE)) for _ in range(2)]
+    parsed = [names.parse(name, names.PROFILE) for name in made]
+    assert [one.seconds for one in parsed if one is not None] == [SECONDS, SECONDS + 1]

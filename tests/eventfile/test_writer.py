@@ -110,6 +110,36 @@ def test_what_could_not_be_cut_off_is_cut_at_the_next_append(
     assert path.read_bytes() == b"committed!"
 
 
+def test_what_was_written_can_be_taken_back(writer: EventFileWriter, path: Path) -> None:
+    """Several appends at once; what comes next stands where they stood. Nothing is added to a shorter file."""
+    committed = writer.append([b"committed"], 0)
+    writer.append([b"two"], writer.append([b"one"], committed))
+    writer.cut(committed)
+    assert path.read_bytes() == b"committed"
+    writer.cut(100)
+    assert path.read_bytes() == b"committed"
+    assert writer.append([b"!"], committed) == 10
+    assert path.read_bytes() == b"committed!"
+
+
+def test_what_could_not_be_taken_back_is_cut_at_the_next_append(
+    writer: EventFileWriter, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an append that failed."""
+    committed = writer.append([b"committed"], 0)
+    writer.append([b"one"], committed)
+
+    def ftruncate(fd: int, length: int) -> None:
+        raise OSError(errno.EIO, "no cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", ftruncate)
+        with pytest.raises(OSError, match="no cut"):
+            writer.cut(committed)
+    writer.append([b"!"], committed)
+    assert path.read_bytes() == b"committed!"
+
+
 @needs_pwritev
 def test_short_writes_are_continued(
     writer: EventFileWriter, path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator

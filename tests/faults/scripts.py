@@ -20,11 +20,11 @@ from instrument.write.sink import Target
 directory, workers = sys.argv[1], int(sys.argv[2])
 
 def scalar(step):
-    return Event(step, time.time(), [Item("scalar", "loss", float(step))])
+    return Event.of(step, time.time(), [Item("scalar", "loss", float(step))])
 
 def tensor(step, elements):
     import numpy
-    return Event(step, time.time(), [Item("tensor", "w", numpy.full(elements, step, "f4"), "float32")])
+    return Event.of(step, time.time(), [Item("tensor", "w", numpy.full(elements, step, "f4"), "float32")])
 
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())

@@ -260,7 +260,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 sink = open_sink(Target(sys.argv[1]), 1)
 for step in range(200):
-    assert sink.write(Event(step, 1.0, [Item("scalar", sys.argv[2], float(step))]))
+    assert sink.write(Event.of(step, 1.0, [Item("scalar", sys.argv[2], float(step))]))
 sink.close()
 print(sink.path)
 """

@@ -15,28 +15,43 @@ import psutil
 from instrument.codec import event, lineage
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import Event, Item, Record
+from instrument.values import Event, Gap, Item, Record
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def scalar(step: int, value: float | None = None, tag: str = "loss") -> Event:
     """One number; its value is the step where none is given, and its time is that of the call."""
-    return Event(step, time.time(), (Item("scalar", tag, float(step if value is None else value)),))
+    return Event.of(step, time.time(), (Item("scalar", tag, float(step if value is None else value)),))
 
 
 def tensor(step: int, elements: int, tag: str = "weight") -> Event:
     """A float32 tensor filled with the step."""
-    return Event(step, time.time(), (Item("tensor", tag, np.full(elements, step, np.float32), "float32"),))
+    return Event.of(step, time.time(), (Item("tensor", tag, np.full(elements, step, np.float32), "float32"),))
 
 
 def custom(step: int, text: str = "x") -> Event:
     """An event for the lineage file."""
-    return Event(step, time.time(), (Item("custom_lineage_data", "info", lineage.custom_message({"text": text})),))
+    return Event.of(step, time.time(), (Item("custom_lineage_data", "info", lineage.custom_message({"text": text})),))
+
+
+def both(step: int) -> Event:
+    """A number and an event for the lineage file, as one."""
+    return custom(step)._replace(scalars={"loss": float(step)})
 
 
 def records(path: str | os.PathLike[str]) -> list[Record]:
-    """Everything in a summary file, in file order; the file must be whole."""
+    """Everything in a summary file but gaps, in file order; the file must be whole."""
+    return [record for record in all_records(path) if record.kind != "gap"]
+
+
+def gaps(path: str | os.PathLike[str]) -> list[Gap]:
+    """What a summary file says that it misses, in file order."""
+    return [record.value for record in all_records(path) if isinstance(record.value, Gap)]
+
+
+def all_records(path: str | os.PathLike[str]) -> list[Record]:
+    """Values and gaps; the file must be whole."""
     reader = EventFileReader(os.fspath(path))
     result = [record for payload in reader for record in event.decode(payload)]
     assert reader.damage == []

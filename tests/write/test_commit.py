@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument.codec import event as event_codec
 from instrument.codec import wire
 from instrument.codec.lineage import custom_message
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import Event, Item
+from instrument.values import Event, Gap, Item
 from instrument.write import commit
 from instrument.write.commit import LINEAGE, SUMMARY, Committer, Job, Notice, State
 from instrument.write.sink import item_bound_bytes, upper_bound_bytes
-from tests.write.build import custom, frame_count, numbers, scalar, tensor
+from tests.write.build import both, custom, frame_count, gaps, numbers, scalar, tensor
 
 needs_pwritev = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="this system has no pwritev to stand in for")
 
@@ -48,11 +49,6 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-def both(step: int) -> Event:
-    """An event for both files."""
-    return Event(step, 1.0, (*scalar(step).items, *custom(step).items))
 
 
 def size(event: Event) -> tuple[int, int]:
@@ -89,7 +85,7 @@ def test_two_files(desk: Desk) -> None:
 
 def test_an_event_without_items_counts(desk: Desk) -> None:
     """It is committed like any other, and touches no file."""
-    assert desk.apply(Event(1, 1.0, ())) == State(1, 0, 0, 1)
+    assert desk.apply(Event.of(1, 1.0, ())) == State(1, 0, 0, 1)
     assert desk.sizes == (0, 0)
 
 
@@ -124,64 +120,139 @@ def test_a_successor_carries_on(desk: Desk) -> None:
 @needs_pwritev
 @pytest.mark.parametrize("partial", [0, 1, 30])
 def test_a_failing_write_keeps_nothing_of_the_batch(desk: Desk, monkeypatch: pytest.MonkeyPatch, partial: int) -> None:
-    """On ENOSPC the file ends at the last good frame; the batch counts as lost, and the next one works."""
+    """On ENOSPC the error is raised and the file ends at the last good frame; the same batch can be written later."""
     before = desk.apply(scalar(1))
+    jobs = [desk.job(scalar(2)), desk.job(scalar(3), 2)]
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", fail_once(1, errno.ENOSPC, partial))
-        after = desk.apply(scalar(2), scalar(3))
-    assert after == before._replace(sequence=3, lost=2)
-    assert desk.sizes[SUMMARY] == before.summary_bytes
-    path, reason = desk.paths[SUMMARY], os.strerror(errno.ENOSPC)
-    assert desk.notices == [Notice("lost", 2, path, reason), Notice("lost", 3, path, reason)]
-    desk.apply(scalar(4))
-    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (4, 4.0)]
-    assert desk.state[3:5] == (2, 2)
+        with pytest.raises(OSError, match="no") as raised:
+            desk.committer.apply(before, jobs)
+    assert raised.value.errno == errno.ENOSPC
+    assert desk.sizes == (before.summary_bytes, 0)
+    assert desk.notices == []
+    after = desk.committer.apply(before, jobs)
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert after == State(3, desk.sizes[SUMMARY], 0, 3)
+
+
+@needs_pwritev
+def test_another_batch_after_one_that_failed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first is given up, nothing of it stands before or behind the second."""
+    desk.apply(scalar(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", fail_once(1, errno.ENOSPC, 3000))
+        with pytest.raises(OSError, match="no"):
+            desk.apply(tensor(2, 1000))
+    desk.apply(scalar(3))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (3, 3.0)]
+    assert desk.state == State(2, desk.sizes[SUMMARY], 0, 2)
 
 
 @needs_pwritev
 @pytest.mark.parametrize("failing", [SUMMARY, LINEAGE])
 def test_one_file_of_two_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
-    """What can be written is; the event counts as lost, once."""
-    desk.apply(both(1))
-    lengths = list(desk.sizes)
+    """Neither keeps anything, so that a second try writes nothing twice and a shorter event leaves no rest."""
+    before = desk.apply(both(1))
+    large = custom(2)._replace(scalars={f"tag{index}": 0.1 for index in range(100)})
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", fail_once(failing + 1, errno.EIO, 5))
-        desk.apply(both(2))
-    lengths[1 - failing] += size(both(2))[1 - failing]
-    assert list(desk.sizes) == lengths == list(desk.state[1:3])
-    assert desk.state[3:5] == (1, 1)
-    assert [notice.path for notice in desk.notices] == [desk.paths[failing]]
+        with pytest.raises(OSError, match="no"):
+            desk.apply(large)
+    assert desk.sizes == before[1:3]
+    assert desk.notices == []
     desk.apply(both(3))
-    assert desk.state[3:5] == (2, 1)
-    assert [step for step, _ in numbers(desk.paths[SUMMARY])] == ([1, 3] if failing == SUMMARY else [1, 2, 3])
-    assert frame_count(desk.paths[LINEAGE]) == (2 if failing == LINEAGE else 3)
+    assert desk.state == State(2, *desk.sizes, 2)
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (3, 3.0)]
+    assert frame_count(desk.paths[LINEAGE]) == 2
 
 
-def test_a_file_that_cannot_be_opened(desk: Desk) -> None:
-    """Where the name is taken by a directory, the event is lost, and written again when the name is free."""
-    os.mkdir(desk.paths[SUMMARY])
-    desk.apply(both(1))
-    assert desk.state == State(1, 0, size(both(1))[LINEAGE], 0, 1)
-    assert [notice.reason for notice in desk.notices] == [os.strerror(errno.EISDIR)]
-    os.rmdir(desk.paths[SUMMARY])
+def test_a_file_begun_anew_is_taken_back_too(desk: Desk) -> None:
+    """Where one file was deleted and the other cannot be written, no event is left to be written a second time."""
+    desk.apply(*(both(step) for step in range(100)))
+    for path in desk.paths:
+        os.unlink(path)
+    os.mkdir(desk.paths[LINEAGE])
+    for _ in range(3):
+        with pytest.raises(IsADirectoryError):
+            desk.apply(both(100))
+    assert os.path.getsize(desk.paths[SUMMARY]) == 0
+    os.rmdir(desk.paths[LINEAGE])
+    desk.apply(both(100))
+    assert numbers(desk.paths[SUMMARY]) == [(100, 100.0)]
+    assert frame_count(desk.paths[SUMMARY]) == 2
+    assert frame_count(desk.paths[LINEAGE]) == 1
+
+
+@needs_pwritev
+def test_what_is_gone_is_said_when_it_is_begun_anew(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, however often it was tried before."""
+    desk.apply(scalar(1))
+    os.unlink(desk.paths[SUMMARY])
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", fail_once(1, errno.ENOSPC, 10))
+            with pytest.raises(OSError, match="no"):
+                desk.apply(scalar(2))
+    assert desk.notices == []
     desk.apply(scalar(2))
+    assert [(notice.what, notice.step, notice.path) for notice in desk.notices] == [("gone", 2, desk.paths[SUMMARY])]
     assert numbers(desk.paths[SUMMARY]) == [(2, 2.0)]
 
 
+def test_a_file_that_cannot_be_opened(desk: Desk) -> None:
+    """Where the name is taken by a directory nothing is written, and everything when the name is free."""
+    os.mkdir(desk.paths[SUMMARY])
+    with pytest.raises(IsADirectoryError):
+        desk.apply(both(1))
+    assert (desk.state, desk.notices) == (State(), [])
+    assert not os.path.exists(desk.paths[LINEAGE])
+    os.rmdir(desk.paths[SUMMARY])
+    desk.apply(both(1))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0)]
+    assert frame_count(desk.paths[LINEAGE]) == 1
+
+
 def test_an_event_that_cannot_be_encoded(desk: Desk) -> None:
-    """An encoder's failure costs its event and no other, and says what was wrong."""
+    """An encoder's failure costs its event and no other; log and file say what was wrong, the file at its place."""
     bad = [
-        Event(2, 1.0, (Item("tensor", "t", np.array([object()]), "object"),)),
-        Event(3, 1.0, (Item("no kind", "t", np.ones(3)), *scalar(3).items)),
-        Event(4, 1.0, (Item("image", "t", np.ones((2, 2))),)),
-        Event(5, 1.0, (Item("train_lineage", "t", 1.0), *scalar(5).items)),
+        Event(2, 1.0, [Item("tensor", "t", np.array([object()]), "object")]),
+        Event(3, 1.0, [Item("no kind", "t", np.ones(3))], {"loss": 3.0}),
+        Event(4, 1.0, [Item("image", "t", np.ones((2, 2)))]),
+        Event(5, 1.0, [Item("train_lineage", "t", 1.0)], {"loss": 5.0}),
+        Event(-6, 1.0, (), {"loss": None}),  # type: ignore[dict-item]
+        Event(7, 1.0, (), {"\udcff": 1.0}),
     ]
-    desk.apply(scalar(1), *bad, scalar(6))
-    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (6, 6.0)]
-    assert desk.state == State(6, desk.sizes[SUMMARY], 0, 2, 4)
-    assert [(notice.what, notice.step) for notice in desk.notices] == [("lost", step) for step in (2, 3, 4, 5)]
+    desk.apply(scalar(1), *bad, scalar(8))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (8, 8.0)]
+    assert desk.state == State(8, desk.sizes[SUMMARY], 0, 2, 6)
+    steps = [event.step for event in bad]
+    assert [(notice.what, notice.step) for notice in desk.notices] == [("lost", step) for step in steps]
     assert all(notice.reason.startswith("it cannot be encoded: ") for notice in desk.notices)
     assert "no kind" in desk.notices[1].reason
+    assert gaps(desk.paths[SUMMARY]) == [Gap(1, notice.step, notice.step, notice.reason) for notice in desk.notices]
+    payloads = list(EventFileReader(desk.paths[SUMMARY]))
+    kinds = [record.kind for payload in payloads for record in event_codec.decode(payload)]
+    assert kinds == ["scalar", *["gap"] * 6, "scalar"]
+
+
+def test_a_gap_is_no_event(desk: Desk) -> None:
+    """One that stands alone is not counted among the events; beside values it is."""
+    gap = Gap(5, 10, 14, "the disk took nothing")
+    state = desk.apply(commit.gap_event(gap))
+    assert state == State(1, desk.sizes[SUMMARY], 0, 0)
+    state = desk.apply(scalar(15)._replace(items=[commit.gap_item(gap)]))
+    assert state == State(2, desk.sizes[SUMMARY], 0, 1)
+    assert gaps(desk.paths[SUMMARY]) == [gap, gap]
+    assert numbers(desk.paths[SUMMARY]) == [(15, 15.0)]
+
+
+def test_a_lost_event(desk: Desk) -> None:
+    """`lose` reports it, and leaves a gap of one event at its place."""
+    job = commit.lose(1, 7, desk.paths, "workers die of it", desk.notices.append)
+    state = desk.committer.apply(State(), [job])
+    assert state == State(1, desk.sizes[SUMMARY], 0, 0, 1)
+    assert desk.notices == [Notice("lost", 7, desk.paths[SUMMARY], "workers die of it")]
+    assert gaps(desk.paths[SUMMARY]) == [Gap(1, 7, 7, "workers die of it")]
 
 
 def test_the_limit(tmp_path: Path) -> None:
@@ -308,9 +379,9 @@ def test_no_item_takes_more_than_its_bound(rng: np.random.Generator, name: str) 
     """`max_file_size` relies on it: no event is larger in its files than was said before it was encoded."""
     item = BOUND_ITEMS[name](rng)
     for count in (1, 20):
-        event = Event(2**62, 1.0, (item,) * count)
+        event = Event.of(2**62, 1.0, (item,) * count)
         assert sum(size(event)) <= upper_bound_bytes(event)
-    assert sum(size(Event(-1, 1.0, (item,)))) - 60 <= item_bound_bytes(item)
+    assert sum(size(Event.of(-1, 1.0, (item,)))) - 60 <= item_bound_bytes(item)
 
 
 # ---------------------------------------------------------------------- tensors as files of their own
@@ -336,7 +407,7 @@ def test_exported_names_are_one_to_one(tmp_path: Path) -> None:
     """Whatever the tags are, each tensor has a file of its own inside the directory, with a name that fits anywhere."""
     directory = tmp_path / "export"
     items = [Item("tensor", tag, np.array([index], np.int32), "int32") for index, tag in enumerate(TAGS)]
-    assert export(directory, Event(-(2**63), 1.0, items)) == []
+    assert export(directory, Event.of(-(2**63), 1.0, items)) == []
     found = exported(directory)
     assert sorted(int(array[0]) for array in found.values()) == list(range(len(TAGS)))
     assert sorted(os.listdir(tmp_path)) == ["export"]
@@ -347,7 +418,7 @@ def test_exported_names_are_one_to_one(tmp_path: Path) -> None:
 def test_exported_steps_are_files_of_their_own(tmp_path: Path) -> None:
     """Tag and step cannot be taken for another tag and step."""
     for tag, step in (("a", 12), ("a_1", 2), ("a", -1), ("a_-1", 1), ("a", 1)):
-        export(tmp_path, Event(step, 1.0, (Item("tensor", tag, np.array([step]), "int64"),)))
+        export(tmp_path, Event.of(step, 1.0, (Item("tensor", tag, np.array([step]), "int64"),)))
     assert sorted(exported(tmp_path)) == sorted(["a_12.npy", "a_1_2.npy", "a_-1.npy", "a_-1_1.npy", "a_1.npy"])
 
 
@@ -361,7 +432,7 @@ def test_exported_steps_are_files_of_their_own(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_exported_values(tmp_path: Path, array: Any) -> None:
     """Dtype, shape and values are those recorded."""
-    assert export(tmp_path, Event(1, 1.0, (Item("tensor", "t", array, array.dtype.name),))) == []
+    assert export(tmp_path, Event.of(1, 1.0, (Item("tensor", "t", array, array.dtype.name),))) == []
     (result,) = exported(tmp_path).values()
     assert (result.dtype, result.shape) == (array.dtype, array.shape)
     assert result.tobytes() == array.tobytes()
@@ -369,14 +440,14 @@ def test_exported_values(tmp_path: Path, array: Any) -> None:
 
 def test_bfloat16_is_exported_as_float32(tmp_path: Path) -> None:
     """NumPy has no bfloat16; each of its values is a float32."""
-    export(tmp_path, Event(1, 1.0, (Item("tensor", "t", np.array([1.0, 3.140625], np.float32), "bfloat16"),)))
+    export(tmp_path, Event.of(1, 1.0, (Item("tensor", "t", np.array([1.0, 3.140625], np.float32), "bfloat16"),)))
     assert exported(tmp_path)["t_1.npy"].dtype == np.float32
 
 
 def test_only_tensors_are_exported(tmp_path: Path) -> None:
     """Other kinds are not, and without a tensor there is no directory."""
-    items = (*both(1).items, Item("histogram", "h", np.ones(3)), Item("image", "i", np.ones((1, 1, 2, 2))))
-    assert export(tmp_path, Event(1, 1.0, items)) == []
+    items = (*custom(1).items, Item("histogram", "h", np.ones(3)), Item("image", "i", np.ones((1, 1, 2, 2))))
+    assert export(tmp_path, Event(1, 1.0, items, {"loss": 1.0})) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -384,7 +455,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     """A failure is reported for each tensor and stops nothing."""
     (tmp_path / "tensor").write_text("in the way")
     items = (*tensor(1, 3, "a").items, *tensor(1, 3, "b").items)
-    notices = export(tmp_path, Event(1, 1.0, items))
+    notices = export(tmp_path, Event.of(1, 1.0, items))
     assert [(notice.what, notice.step, os.path.basename(notice.path)) for notice in notices] == [
         ("export", 1, "a_1.npy"),
         ("export", 1, "b_1.npy"),
@@ -393,6 +464,6 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
 
 def test_objects_are_not_exported(tmp_path: Path) -> None:
     """No file of ours holds a pickle, and none is left half made."""
-    (notice,) = export(tmp_path, Event(1, 1.0, (Item("tensor", "t", np.array([object()]), "object"),)))
+    (notice,) = export(tmp_path, Event.of(1, 1.0, (Item("tensor", "t", np.array([object()]), "object"),)))
     assert (notice.what, "pickle" in notice.reason) == ("export", True)
     assert list((tmp_path / "tensor").iterdir()) == []

@@ -105,7 +105,7 @@ def test_an_odd_path_of_modules(sink_at: OpenSink, monkeypatch: pytest.MonkeyPat
 def test_no_picture_is_larger_than_its_bound(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
     """Noise, which no compression shrinks, of every proportion."""
     item = Item("image", "noise", rng.integers(0, 256, shape).astype(np.uint8))
-    (payload,) = event.encode(Event(1, 1.0, (item,)))
+    (payload,) = event.encode(Event.of(1, 1.0, (item,)))
     assert wire.size(payload) <= item_bound_bytes(item) + 256
 
 

@@ -145,7 +145,7 @@ def test_a_record_larger_than_the_ring(sink_at: OpenSink, count: int) -> None:
 def test_a_large_record_while_workers_die(sink_at: OpenSink, rng: np.random.Generator, count: int) -> None:
     """The worker is killed while the record passes, several times: it is there once and whole."""
     sink = sink_at(count, ring_bytes=1 << 20)
-    moments = rng.integers(1, 8_000_000, 5).tolist()
+    moments = rng.integers(1, 100_000_000, 8).tolist()
     kills: list[int] = []
 
     def kill() -> None:
@@ -163,7 +163,7 @@ def test_a_large_record_while_workers_die(sink_at: OpenSink, rng: np.random.Gene
     sink.write(scalar(0))
     sink.flush()
     with beside(kill):
-        assert sink.write(tensor(1, 2_000_000))
+        assert sink.write(tensor(1, 25_000_000))
         assert sink.write(scalar(2))
     sink.close()
     assert numbers(sink.path) == [(0, 0.0), (1, 1.0), (2, 2.0)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 
@@ -13,164 +15,316 @@ import numpy as np
 import pytest
 
 from instrument.write.commit import State
-from instrument.write.ring import CONTROL_BYTES, MORE, START, Ring, chunks
-from instrument.write.worker import POOL_CONTROL_BYTES, PoolMemory
+from instrument.write.memory import map_twice
+from instrument.write.ring import MORE, START, Ring, chunks
+from instrument.write.worker import PoolMemory
 from tests.write.build import ROOT
 
 BLOCK = 64
+PAGE = mmap.PAGESIZE
+HEAD, TAIL = 3, 5
 
 
-def make(capacity: int) -> Ring:
-    return Ring(memoryview(bytearray(CONTROL_BYTES + capacity)))
+def make(capacity: int = PAGE, position: int = 0) -> Ring:
+    """An empty ring whose positions stand at `position`."""
+    words = memoryview(bytearray(64)).cast("Q")
+    words[HEAD] = words[TAIL] = position
+    with tempfile.TemporaryFile() as file:
+        file.truncate(capacity)
+        return Ring(map_twice(file.fileno(), 0, capacity), words, HEAD, TAIL)
+
+
+def move(ring: Ring, position: int) -> None:
+    """Have the positions of an empty ring stand elsewhere."""
+    ring._words[HEAD] = ring._words[TAIL] = position
 
 
 def put(ring: Ring, data: bytes, sequence: int = 1, flags: int = START) -> bool:
-    return ring.put([data], len(data), sequence, flags)
+    return ring.put([data], len(data), sequence, 0, flags)
 
 
-def take(ring: Ring, position: int | None = None) -> tuple[int, int, bytes]:
-    """The record at `position` (the tail by default), given back to the producer."""
-    chunk = ring.get(ring.tail if position is None else position)
+def take(ring: Ring) -> tuple[int, int, bytes]:
+    """The record at the tail, given back to the producer."""
+    chunk = ring.get(ring.tail)
     assert chunk is not None
     result = (chunk.sequence, chunk.flags, bytes(chunk.payload))
     ring.release(chunk.end)
     return result
 
 
-def advance(ring: Ring, offset: int) -> None:
-    """Move an empty ring's positions on to `offset`, a multiple of the block that a record takes at least."""
-    while ring.head % ring.capacity_bytes != offset:
-        assert put(ring, b"")
-        take(ring)
+def room(length: int) -> int:
+    """The bytes that a record of `length` takes in a ring."""
+    return BLOCK + length + -length % BLOCK
 
 
 @pytest.mark.parametrize("capacity", [0, 192, 255, 300])
 def test_sizes_that_are_no_ring(capacity: int) -> None:
     """A ring holds at least four blocks of 64 bytes, and whole ones."""
     with pytest.raises(ValueError, match=f"a ring of {capacity} bytes"):
-        make(capacity)
+        Ring(memoryview(bytearray(2 * capacity)), memoryview(bytearray(16)).cast("Q"), 0, 1)
 
 
 def test_records_come_out_as_they_went_in() -> None:
-    """Payload, sequence number and flags; in order; None behind the last."""
-    ring = make(1024)
+    """Payload, sequence number, flags and where the head begins; in order; None behind the last."""
+    ring = make()
     assert ring.get(0) is None
     assert put(ring, b"one", 1)
     assert put(ring, b"", 2**63, START | MORE)
-    assert ring.put([b"th", memoryview(b"r"), b"", b"ee"], 5, 3, MORE)
-    assert [take(ring) for _ in range(3)] == [(1, START, b"one"), (2**63, START | MORE, b""), (3, MORE, b"three")]
-    assert ring.get(ring.tail) is None
-    assert ring.head == ring.tail == 2 * BLOCK + BLOCK + 2 * BLOCK
+    assert ring.put([b"th", memoryview(b"r"), b"", b"ee"], 5, 3, 4, MORE)
+    found = []
+    while (chunk := ring.get(ring.tail)) is not None:
+        found.append((chunk.sequence, chunk.flags, chunk.head_offset, bytes(chunk.payload)))
+        ring.release(chunk.end)
+    assert found == [(1, START, 0, b"one"), (2**63, START | MORE, 0, b""), (3, MORE, 4, b"three")]
+    assert ring.head == ring.tail == room(3) + room(0) + room(5)
+
+
+def test_the_words_are_its_own() -> None:
+    """Head and tail are written where the ring was told, and no other word is."""
+    ring = make()
+    assert put(ring, b"x")
+    assert put(ring, b"y")
+    take(ring)
+    assert ring._words.tolist() == [0, 0, 0, 2 * room(1), 0, room(1), 0, 0]
 
 
 def test_reading_does_not_release() -> None:
     """The consumer may look ahead; the room is the producer's again when it is released."""
-    ring = make(256)
-    assert put(ring, b"", 1)
-    assert put(ring, b"", 2)
+    ring = make()
+    empty = PAGE // BLOCK
+    assert [put(ring, b"", sequence) for sequence in range(empty + 1)] == [True] * empty + [False]
     first = ring.get(0)
     assert first is not None
     second = ring.get(first.end)
     assert second is not None
-    assert (first.sequence, second.sequence) == (1, 2)
-    assert put(ring, b"", 3)
-    assert put(ring, b"", 4)
-    assert not put(ring, b"", 5)
+    assert (first.sequence, second.sequence) == (0, 1)
+    assert not put(ring, b"", empty)
     ring.release(second.end)
-    assert put(ring, b"", 5)
-    assert [take(ring)[0] for _ in range(3)] == [3, 4, 5]
+    assert [put(ring, b"", empty + index) for index in range(3)] == [True, True, False]
+    assert [take(ring)[0] for _ in range(empty)] == list(range(2, empty + 2))
 
 
 def test_a_full_ring_changes_nothing() -> None:
     """Where there is no room, `put` answers False and neither positions nor data change, nor are the pieces asked."""
-    memory = bytearray(CONTROL_BYTES + 512)
-    ring = Ring(memoryview(memory))
+    ring = make()
     for sequence in range(4):
-        assert put(ring, b"x" * 64, sequence)
-    before = bytes(memory)
+        assert put(ring, b"x" * (PAGE // 4 - BLOCK), sequence)
+    before = bytes(ring.data), ring._words.tolist()
 
     def no_pieces() -> Iterator[bytes]:
         raise AssertionError("asked for pieces")
         yield b""
 
-    assert not ring.put(no_pieces(), 1, 9)
-    assert bytes(memory) == before
+    assert not ring.put(no_pieces(), 1, 9)  # type: ignore[arg-type]
+    assert (bytes(ring.data), ring._words.tolist()) == before
     take(ring)
-    assert put(ring, b"y" * 64, 4)
-    assert [take(ring) for _ in range(4)] == [(n, START, (b"x" if n < 4 else b"y") * 64) for n in (1, 2, 3, 4)]
+    assert put(ring, b"y" * (PAGE // 4 - BLOCK), 4)
+    assert [take(ring)[::2] for _ in range(4)] == [
+        (n, (b"x" if n < 4 else b"y") * (PAGE // 4 - BLOCK)) for n in (1, 2, 3, 4)
+    ]
 
 
-def test_a_record_wraps_by_padding() -> None:
-    """A record that does not fit before the end begins at the start; the padding counts as used until it is read."""
-    ring = make(512)
-    for sequence in (1, 2):
-        assert put(ring, b"a" * 128, sequence)
-    take(ring)
-    assert put(ring, b"b" * 128, 3)  # 384 of 512 used up: 128 are left at the end, 192 are needed
-    assert ring.head == 384 + 128 + 192
-    assert not put(ring, b"", 4)
-    assert take(ring) == (2, START, b"a" * 128)
-    assert take(ring) == (3, START, b"b" * 128)
-    assert ring.tail == ring.head
+def test_every_length_at_every_position() -> None:
+    """Wherever it begins, a record of any size that fits into an empty ring comes out whole, in one piece.
 
-
-def test_a_record_that_ends_at_the_end_needs_no_padding() -> None:
-    """Positions at the very end go on at offset 0."""
-    ring = make(512)
-    advance(ring, 320)
-    assert put(ring, b"c" * 128, 7)
-    assert ring.head == 512
-    assert put(ring, b"d" * 128, 8)
-    assert ring.head == 704
-    assert [take(ring) for _ in range(2)] == [(7, START, b"c" * 128), (8, START, b"d" * 128)]
-
-
-@pytest.mark.parametrize("capacity", [256, 320, 384, 448, 512, 1024, 4096, 64 * 67])
-def test_the_largest_record_fits_at_every_offset(capacity: int) -> None:
-    """Wherever an empty ring's positions stand, a record of the largest size fits and comes out whole."""
-    ring = make(capacity)
+    Behind the end of the data stands its beginning: nothing is cut in two, and no room is lost to padding.
+    """
+    ring = make()
     data = bytes(index % 251 for index in range(ring.largest_record_bytes))
-    for offset in range(0, capacity, BLOCK):
-        advance(ring, offset)
-        assert put(ring, data, offset + 1)
-        assert take(ring) == (offset + 1, START, data)
-        assert ring.head == ring.tail
-    with pytest.raises(ValueError, match=f"expected at most {len(data)}"):
+    view = memoryview(data)
+    assert len(data) == PAGE - BLOCK
+    for position in range(2**40, 2**40 + PAGE, BLOCK):
+        for length in range(len(data) + 1):
+            move(ring, position)
+            assert ring.put([view[:length]], length, length)
+            chunk = ring.get(position)
+            assert chunk is not None
+            assert (chunk.sequence, chunk.end) == (length, position + room(length)) == (length, ring.head)
+            assert chunk.payload == view[:length]
+    with pytest.raises(ValueError, match=f"a record of {len(data) + 1} bytes: expected at most {len(data)}"):
         put(ring, data + b"x")
 
 
+def test_no_room_is_lost_at_the_end() -> None:
+    """A record fits exactly when its blocks are free, wherever the end of the data lies."""
+    for position in range(0, PAGE, BLOCK):
+        ring = make(position=position)
+        assert put(ring, b"a" * 1000, 1)
+        free = PAGE - room(1000)
+        assert not put(ring, b"b" * (free - BLOCK + 1), 2)
+        assert put(ring, b"b" * (free - BLOCK), 2)
+        assert not put(ring, b"", 3)
+        assert take(ring) == (1, START, b"a" * 1000)
+        assert take(ring) == (2, START, b"b" * (free - BLOCK))
+        assert ring.head == ring.tail == position + PAGE
+
+
+@pytest.mark.parametrize("position", [0, PAGE - 64, 2**32 - 64, 2**63 - 64, 2**64 - 2 * PAGE])
+def test_positions_grow_on(position: int) -> None:
+    """Positions are numbers of 64 bits: no run is long enough to reach their end."""
+    ring = make(position=position)
+    for sequence in range(12):
+        assert put(ring, bytes([sequence]) * 100, sequence)
+        assert take(ring) == (sequence, START, bytes([sequence]) * 100)
+    assert ring.head == ring.tail == position + 12 * room(100)
+
+
 def test_an_exception_while_copying_leaves_nothing() -> None:
-    """What comes between the copy and the publishing never happened, at any offset, with padding or without."""
-    ring = make(512)
+    """What comes between the copy and the publishing never happened, at any position."""
+    ring = make()
 
     def interrupted() -> Iterator[bytes]:
         yield b"half"
         raise KeyboardInterrupt
 
-    for offset in range(0, 512, BLOCK):
-        advance(ring, offset)
-        head = ring.head
+    for position in range(0, PAGE, BLOCK):
+        move(ring, position)
         with pytest.raises(KeyboardInterrupt):
-            ring.put(interrupted(), 128, 1)
-        assert ring.head == head
+            ring.put(interrupted(), 128, 1)  # type: ignore[arg-type]
+        assert ring.head == position
         assert ring.get(ring.tail) is None
         assert put(ring, b"whole" * 10, 2)
         assert take(ring) == (2, START, b"whole" * 10)
 
 
+class Witness:
+    """The words of a ring, and what the ring's memory holds at each store to the head."""
+
+    def __init__(self) -> None:
+        self.words = [0, 0]
+        self.ring: Ring
+        self.seen: list[bytes] = []
+
+    def __getitem__(self, index: int) -> int:
+        return self.words[index]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        if index == 0:
+            self.seen.append(bytes(self.ring.data[self.words[0] : value]))
+        self.words[index] = value
+
+
+def test_the_head_moves_last() -> None:
+    """When a record is published all of it is in place: its length, number and flags, what was staged, and the rest."""
+    witness = Witness()
+    witness.ring = ring = Ring(make().data, witness, 0, 1)  # type: ignore[arg-type]
+    assert ring.stage(memoryview(b"s" * 70)) is not None
+    assert ring.put([b"ab", b"c"], 131, 7, 128)
+    assert len(witness.seen) == 1
+    other = make()
+    assert other.put([b"s" * 70, bytes(58), b"abc"], 131, 7, 128)
+    assert witness.seen[0] == bytes(other.data[: other.head])
+
+
+# ---------------------------------------------------------------------- pieces that are there already
+
+
+def test_staged_pieces_are_read_where_they_were_put() -> None:
+    """Each lies at a multiple of 64 bytes in the next record, in order; the rest stands behind them."""
+    ring = make()
+    for position in range(0, PAGE, BLOCK):
+        move(ring, position)
+        places = [ring.stage(memoryview(bytes([length]) * length)) for length in (64, 1, 130)]
+        assert ring.staged_bytes == 64 + 64 + 192
+        assert ring.get(position) is None
+        assert ring.put([b"rest"], 324, 5, 320)
+        assert ring.staged_bytes == 0
+        chunk = ring.get(position)
+        assert chunk is not None
+        payload = bytes(chunk.payload)
+        assert (payload[:64], payload[64:65], payload[128:258]) == (b"\x40" * 64, b"\x01", b"\x82" * 130)
+        assert payload[chunk.head_offset :] == b"rest"
+        for place, length in zip(places, (64, 1, 130), strict=True):
+            assert place is not None
+            assert place == bytes([length]) * length
+        assert places[2] is not None
+        places[2][0] = 9  # one memory, not a copy
+        assert chunk.payload[128] == 9
+
+
+def test_staging_ends_where_the_room_ends() -> None:
+    """None where a piece does not fit behind what is unread; that is staged already stays, and fits."""
+    ring = make()
+    assert put(ring, b"u" * 960, 1)
+    free = PAGE - room(960) - BLOCK
+    assert ring.stage(memoryview(b"a" * (free - BLOCK))) is not None
+    assert ring.stage(memoryview(b"b" * (BLOCK + 1))) is None
+    assert ring.stage(memoryview(b"b" * BLOCK)) is not None
+    assert ring.stage(memoryview(b"c")) is None
+    assert (ring.staged_bytes, ring.head) == (free, room(960))
+    assert not ring.put([b"head"], free + 4, 2, free)  # full: only the staged bytes would fit
+    assert ring.staged_bytes == free
+    assert take(ring) == (1, START, b"u" * 960)
+    assert ring.put([b"head"], free + 4, 2, free)
+    assert take(ring) == (2, START, b"a" * (free - BLOCK) + b"b" * BLOCK + b"head")
+
+
+def test_staged_pieces_can_be_forgotten() -> None:
+    """Where their record is not written, the next one takes their place."""
+    ring = make()
+    assert ring.stage(memoryview(b"old" * 100)) is not None
+    ring.staged_bytes = 0
+    assert put(ring, b"new", 1)
+    assert take(ring) == (1, START, b"new")
+
+
+def test_staging_leaves_what_is_unread_alone(rng: np.random.Generator) -> None:
+    """Whatever is staged and put in whatever order, each record is read as it was written."""
+    ring = make(2 * PAGE)
+    waiting: list[bytes] = []
+    for sequence in range(3000):
+        expected = b""
+        for size in rng.integers(0, 900, int(rng.integers(0, 4))).tolist():
+            piece = rng.bytes(size)
+            if ring.stage(memoryview(piece)) is not None:
+                expected += piece + bytes(-size % BLOCK)
+        rest = rng.bytes(int(rng.integers(0, 500)))
+        length = ring.staged_bytes + len(rest)
+        if length <= ring.largest_record_bytes and ring.put([rest], length, sequence):
+            waiting.append(expected + rest)
+        ring.staged_bytes = 0
+        while waiting and rng.integers(0, 2):
+            _, _, data = take(ring)
+            whole = waiting.pop(0)
+            # Between staged pieces stands what the ring held before.
+            mask = np.frombuffer(whole, np.uint8) != 0
+            assert len(data) == len(whole)
+            assert (np.frombuffer(data, np.uint8)[mask] == np.frombuffer(whole, np.uint8)[mask]).all()
+
+
+# ---------------------------------------------------------------------- records larger than the ring
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 64, 1000])
 def test_chunks(chunk_bytes: int) -> None:
-    """Pieces are cut into chunks: the first has START, all but the last MORE; their bytes are those of the pieces."""
-    pieces: list[bytes | memoryview] = [b"abc", b"", memoryview(bytes(range(100))), b"z"]
-    found = chunks(pieces, chunk_bytes)
-    assert b"".join(view for view, _ in found) == b"".join(pieces)
-    assert all(0 < len(view) <= chunk_bytes for view, _ in found)
+    """Buffers are cut into chunks, none of two buffers: the first has START, all but the last MORE."""
+    buffers: list[bytes | memoryview] = [b"abc", b"", memoryview(bytes(range(100))), b"z"]
+    found = chunks(buffers, chunk_bytes)
+    parts = iter(found)
+    for buffer in buffers:
+        left = bytes(buffer)
+        while left:
+            view, _ = next(parts)
+            assert view == left[:chunk_bytes]
+            left = left[chunk_bytes:]
+    assert next(parts, None) is None
     assert [flags for _, flags in found] == [START | MORE, *[MORE] * (len(found) - 2), 0]
 
 
 def test_one_chunk() -> None:
     """A record that is one chunk has START alone, as a whole one has."""
-    assert [flags for _, flags in chunks([b"abc"], 3)] == [START]
+    assert [flags for _, flags in chunks([b"abc", b""], 3)] == [START]
+
+
+def test_chunks_are_not_copied() -> None:
+    """They are views of the buffers."""
+    array = np.arange(100, dtype=np.uint8)
+    (first, _), (second, _) = chunks([memoryview(array)], 64)
+    array[:] = 7
+    assert bytes(first) + bytes(second) == b"\x07" * 100
+
+
+# ---------------------------------------------------------------------- two sides at once
 
 
 def random_records(rng: np.random.Generator, ring: Ring, count: int) -> Iterator[bytes]:
@@ -187,7 +341,7 @@ def checksum(records: Iterable[tuple[int, bytes]]) -> int:
     return crc
 
 
-@pytest.mark.parametrize("capacity", [512, 1024, 65_536])
+@pytest.mark.parametrize("capacity", [PAGE, 16 * PAGE])
 def test_two_threads(rng: np.random.Generator, capacity: int) -> None:
     """What a random producer puts is what a random consumer gets: each record once, in order, bit for bit."""
     ring = make(capacity)
@@ -224,10 +378,12 @@ def test_two_threads(rng: np.random.Generator, capacity: int) -> None:
 CONSUME = """
 import mmap, os, sys
 sys.path.insert(0, sys.argv[4])
+from instrument.write.memory import map_twice
 from instrument.write.ring import Ring
 from tests.write.test_ring import checksum
 fd, size, count = map(int, sys.argv[1:4])
-ring = Ring(memoryview(mmap.mmap(fd, size)))
+words = memoryview(mmap.mmap(fd, mmap.PAGESIZE)).cast("Q")
+ring = Ring(map_twice(fd, mmap.PAGESIZE, size), words, 0, 8)
 def records():
     position = 0
     for _ in range(count):
@@ -240,42 +396,51 @@ def records():
 print(checksum(records()))
 """
 
-needs_memfd = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no memfd")
 
-
-@needs_memfd
 def test_two_processes(rng: np.random.Generator) -> None:
-    """The same between processes, where no interpreter lock puts loads and stores in order."""
-    import mmap
-
-    size = CONTROL_BYTES + 65_536
-    fd = os.memfd_create("test")
-    os.ftruncate(fd, size)
-    ring = Ring(memoryview(mmap.mmap(fd, size)))
+    """The same between processes, where no interpreter lock puts loads and stores in order; half of it is staged."""
+    size = 16 * PAGE
     count = 20_000
-    with subprocess.Popen(
-        [sys.executable, "-c", CONSUME, str(fd), str(size), str(count), str(ROOT)],
-        pass_fds=[fd], stdout=subprocess.PIPE,
-    ) as consumer:  # fmt: skip
-        block = rng.bytes(4096)
-        sizes = rng.integers(0, 4097, count).tolist()
-        sent = [(sequence, block[-size:] if size else b"") for sequence, size in enumerate(sizes, 1)]
-        for sequence, data in sent:
-            while not put(ring, data, sequence):
-                assert consumer.poll() is None
-                os.sched_yield()
-        out, _ = consumer.communicate(timeout=30)
-    os.close(fd)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(PAGE + size)
+        fd = file.fileno()
+        words = memoryview(mmap.mmap(fd, PAGE)).cast("Q")
+        ring = Ring(map_twice(fd, PAGE, size), words, 0, 8)
+        command = [sys.executable, "-c", CONSUME, str(fd), str(size), str(count), str(ROOT)]
+        with subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE) as consumer:
+            block = rng.bytes(4096)
+            sizes = rng.integers(0, 4097, count).tolist()
+            sent = [(sequence, block[-size:] if size else b"") for sequence, size in enumerate(sizes, 1)]
+            for sequence, data in sent:
+                first = len(data) // 2 // BLOCK * BLOCK if sequence % 2 else 0
+                while first and ring.stage(memoryview(data)[:first]) is None:
+                    assert consumer.poll() is None
+                    os.sched_yield()
+                while not ring.put([memoryview(data)[first:]], len(data), sequence):
+                    assert consumer.poll() is None
+                    os.sched_yield()
+            out, _ = consumer.communicate(timeout=30)
     assert int(out) == checksum(sent)
     assert ring.head == ring.tail
 
 
+# ---------------------------------------------------------------------- the pool's words
+
+
+@pytest.fixture
+def pool_fd() -> Iterator[int]:
+    """Memory for a pool of two workers."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(PoolMemory.size_bytes(2, PAGE))
+        yield file.fileno()
+
+
 WRITE_STATES = """
-import mmap, sys, time
-sys.path.insert(0, sys.argv[4])
+import sys, time
+sys.path.insert(0, sys.argv[3])
 from instrument.write.commit import State
 from instrument.write.worker import PoolMemory
-pool = PoolMemory(memoryview(mmap.mmap(int(sys.argv[1]), int(sys.argv[2]))), int(sys.argv[3]))
+pool = PoolMemory(int(sys.argv[1]), 2, int(sys.argv[2]))
 deadline = time.monotonic() + 1
 number = 0
 while time.monotonic() < deadline:
@@ -285,20 +450,11 @@ print(number)
 """
 
 
-@needs_memfd
-def test_the_state_is_never_half_written() -> None:
+def test_the_state_is_never_half_written(pool_fd: int) -> None:
     """Read as fast as one can while another process writes: all fields are of one state, and states only grow."""
-    import mmap
-
-    ring_bytes = 4096
-    size = POOL_CONTROL_BYTES + CONTROL_BYTES + ring_bytes
-    fd = os.memfd_create("test")
-    os.ftruncate(fd, size)
-    pool = PoolMemory(memoryview(mmap.mmap(fd, size)), ring_bytes)
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITE_STATES, str(fd), str(size), str(ring_bytes), str(ROOT)],
-        pass_fds=[fd], stdout=subprocess.PIPE,
-    ) as writer:  # fmt: skip
+    pool = PoolMemory(pool_fd, 2, PAGE)
+    command = [sys.executable, "-c", WRITE_STATES, str(pool_fd), str(PAGE), str(ROOT)]
+    with subprocess.Popen(command, pass_fds=[pool_fd], stdout=subprocess.PIPE) as writer:
         last = 0
         while writer.poll() is None:
             sequence, state = pool.committed_sequence, pool.state
@@ -306,14 +462,25 @@ def test_the_state_is_never_half_written() -> None:
             assert last <= sequence <= state.sequence
             last = state.sequence
         out, _ = writer.communicate(timeout=30)
-    os.close(fd)
     assert pool.state == State(*[int(out)] * len(State._fields))
     assert last > 0
 
 
-def test_what_a_dead_worker_leaves() -> None:
+def test_each_worker_has_a_ring_of_its_own(pool_fd: int) -> None:
+    """What one process puts into ring 1 another finds there, and not in ring 0; the state is not touched."""
+    ours, theirs = PoolMemory(pool_fd, 2, PAGE), PoolMemory(pool_fd, 2, PAGE)
+    ours.state = State(1, 2, 3, 4, 5, 6)
+    for sequence in range(100):
+        assert ours.rings[1].put([b"x" * 1000], 1000, sequence)
+        assert take(theirs.rings[1]) == (sequence, START, b"x" * 1000)
+    assert theirs.rings[0].get(0) is None
+    assert theirs.state == State(1, 2, 3, 4, 5, 6)
+    assert ours.rings[1].tail == ours.rings[1].head == 100 * room(1000)
+
+
+def test_what_a_dead_worker_leaves(pool_fd: int) -> None:
     """The event that it had in hand, unless that is committed; afterwards its words are those of a new worker."""
-    pool = PoolMemory(memoryview(bytearray(POOL_CONTROL_BYTES + 2 * (CONTROL_BYTES + 4096))), 4096)
+    pool = PoolMemory(pool_fd, 2, PAGE)
     assert pool.bury(1) == (False, 0)
     pool.come_to_life(1)
     assert pool.bury(1) == (True, 0)

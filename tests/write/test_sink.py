@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import stat
@@ -9,6 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +20,17 @@ import pytest
 
 from instrument.codec import event as event_codec
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import Event, Item
+from instrument.values import Event, Gap, Item
 from instrument.write.pool import open_sink
 from instrument.write.sink import Stats, Target
 from tests.write.build import (
     ROOT,
+    all_records,
+    both,
     custom,
     files,
     frame_count,
+    gaps,
     numbers,
     only_file,
     records,
@@ -35,6 +42,7 @@ from tests.write.build import (
 )  # fmt: skip
 from tests.write.conftest import OpenSink
 
+needs_pwritev = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="this system has no pwritev to stand in for")
 WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
 
 
@@ -60,7 +68,7 @@ def test_heavy_and_light_events_keep_their_order(sink_at: OpenSink, rng: np.rand
     weights = rng.integers(0, 8, 150).tolist()
     for step, weight in enumerate(weights):
         item = Item("histogram", "h", heavy + step) if weight == 0 else Item("scalar", "s", float(step))
-        assert sink.write(Event(step, 1.0, (item,)))
+        assert sink.write(Event.of(step, 1.0, (item,)))
     sink.close()
     found = records(sink.path)
     assert [record.step for record in found] == list(range(150))
@@ -90,7 +98,7 @@ def test_flush_to_the_disk(sink_at: OpenSink, tmp_path: Path, monkeypatch: pytes
         synced[os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))] = os.fstat(fd).st_size
 
     monkeypatch.setattr(os, "fsync", fsync)
-    sink.write(Event(1, 1.0, (*scalar(1).items, *custom(1).items)))
+    sink.write(both(1))
     sink.flush(sync=True)
     names = [path.name for path in (*files(tmp_path), *files(tmp_path, lineage=True))]
     assert sorted(synced) == sorted([*names, tmp_path.name])
@@ -165,7 +173,7 @@ def test_lineage_goes_into_a_file_of_its_own(sink_at: OpenSink, tmp_path: Path, 
     sink.write(scalar(1))
     sink.flush()
     assert files(tmp_path, lineage=True) == []
-    sink.write(Event(2, 1.0, (*scalar(2).items, *custom(2).items)))
+    sink.write(both(2))
     sink.write(custom(3))
     sink.close()
     (path,) = files(tmp_path, lineage=True)
@@ -191,19 +199,25 @@ def test_exported_tensors(sink_at: OpenSink, tmp_path: Path, workers: int) -> No
 
 @WORKERS
 def test_an_event_that_cannot_be_encoded(sink_at: OpenSink, caplog: pytest.LogCaptureFixture, workers: int) -> None:
-    """It is lost, with an error that says why and which step; no other event is, and nothing is raised."""
+    """It is lost, with an error that says why and which step; no other event is, and nothing is raised.
+
+    Where it would have stood the file says that it is missing.
+    """
     sink = sink_at(workers)
     bad = {
-        10: Item("no kind", "t", np.ones(3)),
-        20: Item("tensor", "t", np.array([object()]), "object"),
-        30: Item("tensor", "t", np.array(["text"]), "str"),
-        40: Item("scalar", "t", None),  # type: ignore[arg-type]
-        50: Item("scalar", "\udcff", 1.0),
+        10: Event(10, 1.0, [Item("no kind", "t", np.ones(3))], {"loss": 10.0}),
+        20: Event(20, 1.0, [Item("tensor", "t", np.array([object()]), "object")], {"loss": 20.0}),
+        30: Event(30, 1.0, [Item("tensor", "t", np.array(["text"]), "str")]),
+        40: Event(40, 1.0, (), {"loss": 40.0, "t": None}),  # type: ignore[dict-item]
+        50: Event(50, 1.0, (), {"loss": 50.0, "\udcff": 1.0}),
     }
     for step in range(60):
-        sink.write(Event(step, 1.0, (*scalar(step).items, *([bad[step]] if step in bad else []))))
+        sink.write(bad.get(step) or scalar(step))
     sink.close()
     assert steps(sink.path) == [step for step in range(60) if step not in bad]
+    found = gaps(sink.path)
+    assert [gap[:3] for gap in map(astuple, found)] == [(1, step, step) for step in bad]
+    assert all("cannot be encoded" in gap.reason for gap in found)
     stats = sink.stats
     assert (stats.events, stats.lost, stats.errors, stats.pending) == (55, 5, 5, 0)
     said = sorted(record.getMessage() for record in caplog.records if record.levelname == "ERROR")
@@ -219,7 +233,7 @@ def test_the_first_error_can_be_taken(sink_at: OpenSink, workers: int) -> None:
     sink = sink_at(workers)
     assert sink.take_error() is None
     for step in (1, 2):
-        sink.write(Event(step, 1.0, (Item("no kind", "t", np.ones(3)),)))
+        sink.write(Event.of(step, 1.0, (Item("no kind", "t", np.ones(3)),)))
     sink.flush()
     error = sink.take_error()
     assert error is not None
@@ -227,11 +241,89 @@ def test_the_first_error_can_be_taken(sink_at: OpenSink, workers: int) -> None:
     assert sink.take_error() is None
 
 
+# ---------------------------------------------------------------------- a disk that takes nothing, without workers
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing can be written during the block."""
+
+    def pwritev(fd: int, pieces: Sequence[bytes], offset: int) -> int:
+        raise OSError(errno.ENOSPC, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", pwritev)
+        yield
+
+
+@needs_pwritev
+def test_a_gap_says_what_the_disk_did_not_take(
+    sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first event that can be written again says how many are missing before it, and the log too."""
+    sink = sink_at(0)
+    assert sink.write(scalar(0))
+    for first in (1, 5):
+        with full_disk(monkeypatch):
+            assert [sink.write(scalar(step)) for step in (first, first + 1, first + 2)] == [False] * 3
+        assert sink.write(scalar(first + 3))
+    sink.close()
+    assert steps(sink.path) == [0, 4, 8]
+    reason = os.strerror(errno.ENOSPC)
+    assert gaps(sink.path) == [Gap(3, 1, 3, reason), Gap(3, 5, 7, reason)]
+    assert [record.step for record in all_records(sink.path)] == [0, 4, 4, 8, 8]
+    assert sink.stats == Stats(3, os.path.getsize(sink.path), 0, 0.0, 0, 6, 6)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == 2
+    for message, first in zip(said, (1, 5), strict=True):
+        assert f"3 events are missing from {sink.path}, between steps {first} and {first + 2} ({reason})" in message
+
+
+@needs_pwritev
+def test_a_gap_at_the_end(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no event comes any more, `close` says it; it is no event itself."""
+    sink = sink_at(0)
+    sink.write(scalar(0))
+    with full_disk(monkeypatch):
+        sink.write(scalar(7))
+        sink.write(scalar(5))
+    sink.close()
+    assert steps(sink.path) == [0]
+    assert gaps(sink.path) == [Gap(2, 7, 5, os.strerror(errno.ENOSPC))]
+    assert sink.stats == Stats(1, os.path.getsize(sink.path), 0, 0.0, 0, 2, 2)
+
+
+@needs_pwritev
+def test_a_disk_that_stays_full(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`close` raises nothing, and the file ends where it did."""
+    sink = sink_at(0)
+    sink.write(scalar(0))
+    size = os.path.getsize(sink.path)
+    with full_disk(monkeypatch):
+        sink.write(scalar(1))
+        sink.close()
+    assert (steps(sink.path), gaps(sink.path), os.path.getsize(sink.path)) == ([0], [], size)
+    assert sink.stats == Stats(1, size, 0, 0.0, 0, 1, 1)
+
+
+def test_a_lineage_file_that_cannot_be_made(sink_at: OpenSink, tmp_path: Path) -> None:
+    """Its event is lost and counted as such; the next one that needs none says so in the file."""
+    sink = sink_at(0, directory=tmp_path / "run")
+    os.rename(tmp_path / "run", tmp_path / "moved")
+    (tmp_path / "run").write_text("")
+    assert not sink.write(both(1))
+    (tmp_path / "run").unlink()
+    os.rename(tmp_path / "moved", tmp_path / "run")
+    assert sink.write(scalar(2))
+    assert gaps(sink.path) == [Gap(1, 1, 1, os.strerror(errno.ENOTDIR))]
+    assert (sink.stats.events, sink.stats.lost, sink.stats.errors) == (1, 1, 1)
+
+
 # ---------------------------------------------------------------------- max_file_bytes
 
 
 def with_both(step: int, elements: int) -> Event:
-    return Event(step, 1.0, (*tensor(step, elements).items, *custom(step).items))
+    return Event.of(step, 1.0, (*tensor(step, elements).items, *custom(step).items))
 
 
 @WORKERS
@@ -372,7 +464,7 @@ def test_modes_respect_the_umask(tmp_path: Path, workers: int, umask: int) -> No
     old = os.umask(umask)
     try:
         sink = open_sink(Target(str(tmp_path / "a" / "run"), export_tensors=True), workers)
-        sink.write(Event(1, 1.0, (*tensor(1, 3).items, *custom(1).items)))
+        sink.write(Event.of(1, 1.0, (*tensor(1, 3).items, *custom(1).items)))
         sink.close()
         assert os.umask(umask) == umask
     finally:
@@ -390,7 +482,7 @@ def test_a_relative_directory(sink_at: OpenSink, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     sink = sink_at(workers, directory="run")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    sink.write(Event(1, 1.0, (*scalar(1).items, *custom(1).items)))
+    sink.write(both(1))
     sink.flush(sync=True)
     assert sink.path == str(only_file(tmp_path / "run"))
     assert steps(sink.path) == [1]
@@ -416,7 +508,7 @@ from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 sink = open_sink(Target(sys.argv[1]), int(sys.argv[2]))
 for step in range(1000):
-    assert sink.write(Event(step, 1.0, [Item("scalar", f"tag{index}", float(step)) for index in range(10)]))
+    assert sink.write(Event.of(step, 1.0, [Item("scalar", f"tag{index}", float(step)) for index in range(10)]))
 sink.close()
 """
 

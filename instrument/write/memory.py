@@ -1,0 +1,59 @@
+"""Shared memory that a trainer and its workers map: a page of control words, then the data of each ring.
+
+The data of a ring is mapped twice, the second time right behind the first: what runs over its end is contiguous all
+the same, so that no record is ever cut or padded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+
+_MAP_FIXED = 0x10
+_MADV_POPULATE_WRITE = 23
+
+
+def round_up(size_bytes: int) -> int:
+    """To a whole number of pages."""
+    return size_bytes + -size_bytes % mmap.PAGESIZE
+
+
+def map_twice(fd: int, offset: int, size_bytes: int) -> memoryview:
+    """`size_bytes` of a file from `offset`, and the same once more behind them; both are whole numbers of pages.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+    # This mapping only reserves the addresses, and gives them back when nobody uses them any more.
+    place = mmap.mmap(-1, 2 * size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    address = _address(place)
+    for half in (address, address + size_bytes):
+        _map_over(half, size_bytes, fd, offset)
+    return memoryview(place)
+
+
+def _map_over(address: int, size_bytes: int, fd: int, offset: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
+    )  # fmt: skip
+    protection = mmap.PROT_READ | mmap.PROT_WRITE
+    if libc.mmap(address, size_bytes, protection, mmap.MAP_SHARED | _MAP_FIXED, fd, offset) != address:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def populate(memory: memoryview) -> None:
+    """Have the pages of a mapping provided at once: their first touch one by one costs many copies.
+
+    Other threads run meanwhile. Kernels before 5.14 refuse, and pages are mapped as they are touched.
+    """
+    if memory.nbytes:
+        libc = ctypes.CDLL(None)
+        libc.madvise(ctypes.c_void_p(_address(memory)), ctypes.c_size_t(memory.nbytes), _MADV_POPULATE_WRITE)
+
+
+def _address(memory: mmap.mmap | memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
