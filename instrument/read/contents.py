@@ -16,7 +16,7 @@ from instrument.eventfile import names
 from instrument.eventfile.frame import OVERHEAD_BYTES
 from instrument.eventfile.reader import Damage, EventFileReader
 from instrument.read.points import FilePoints, Part
-from instrument.values import Lineage
+from instrument.values import Gap, Lineage
 
 #: A kind and a tag.
 Key = tuple[str, str]
@@ -26,11 +26,13 @@ Key = tuple[str, str]
 class Contents:
     """`parts` of each series, and `lineages` with the frames they came from, in the order in which files were opened.
 
-    `damage` lists frames that are broken, or hold no event, or less than a whole one.
+    `gaps` are the places where the writing side says that events are missing; `damage` lists frames that are broken, or
+    hold no event, or less than a whole one.
     """
 
     parts: dict[Key, list[Part]] = field(default_factory=dict)
     lineages: list[tuple[Damage, Lineage]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
 
 
@@ -67,7 +69,7 @@ def _read(path: str, contents: Contents) -> _File:
                 if name.is_lineage:
                     _take_lineage(payload, file, contents)
                 else:
-                    _take_points(payload, file)
+                    _take_points(payload, file, contents)
             except CorruptMessage as error:
                 unreadable.append(_frame(file, payload, str(error)))
     except OSError as error:
@@ -76,13 +78,16 @@ def _read(path: str, contents: Contents) -> _File:
     return file
 
 
-def _take_points(payload: memoryview, file: _File) -> None:
+def _take_points(payload: memoryview, file: _File, contents: Contents) -> None:
     points = file.points
     for step, wall_time, kind, tag, decode in event.scan(payload):
         if wall_time < file.first_wall_time:
             file.first_wall_time = wall_time
         if wall_time > file.last_wall_time:
             file.last_wall_time = wall_time
+        if kind == "gap":
+            contents.gaps.append(decode())
+            continue
         series = points.get((kind, tag))
         if series is None:
             series = points[kind, tag] = FilePoints(kind)

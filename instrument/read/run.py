@@ -22,7 +22,7 @@ from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
 from instrument.read import contents, folders
 from instrument.read.points import Points, Scalars, Series, Tensors, merge, quoted
-from instrument.values import KINDS, LINEAGE_KINDS, Graph, Histogram, Image, Landscape
+from instrument.values import KINDS, LINEAGE_KINDS, Gap, Graph, Histogram, Image, Landscape
 
 P = TypeVar("P", bound=Points)
 
@@ -124,6 +124,11 @@ class Run:
         """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
         return self._contents.damage
 
+    @property
+    def gaps(self) -> list[Gap]:
+        """Where the recorder itself says that events are missing, in file order: how many, of which steps, and why."""
+        return self._contents.gaps
+
     @functools.cached_property
     def _contents(self) -> contents.Contents:
         return contents.load(self.files)
@@ -148,6 +153,8 @@ class Run:
     def __repr__(self) -> str:
         rows = [f"Run {self.name!r}: {len(self.files)} event file{'s' * (len(self.files) != 1)} in {self.path!r}"]
         rows += [f"  {kind:<10}{len(tags):>5}  {_listed(tags)}" for kind, tags in self.tags().items()]
+        if self.gaps:
+            rows.append(f"  {'gaps':<10}{len(self.gaps):>5}  see .gaps")
         if self.damage:
             rows.append(f"  {'damage':<10}{len(self.damage):>5}  see .damage")
         return "\n".join(rows)

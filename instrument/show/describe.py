@@ -28,8 +28,7 @@ def overview(run: Run) -> Row:
         kind: [row for tag in tags for row in _summaries(run, kind, tag)] for kind, tags in run.tags().items()
     }
     result["lineage"] = run.lineage
-    result["damage"] = damage(run)
-    return result
+    return result | missing(run)
 
 
 def extent(run: Run) -> tuple[int, int, float] | None:
@@ -42,8 +41,9 @@ def extent(run: Run) -> tuple[int, int, float] | None:
     return min(first for first, _ in steps), max(last_step for _, last_step in steps), last
 
 
-def damage(run: Run) -> list[Row]:
-    return [asdict(damage) for damage in run.damage]
+def missing(run: Run) -> Row:
+    """What the recorder says is missing, and what could not be read."""
+    return {"gaps": [asdict(gap) for gap in run.gaps], "damage": [asdict(damage) for damage in run.damage]}
 
 
 def _file(path: str) -> Row:
@@ -81,7 +81,7 @@ def points_of(run: Run, tag: str, superseded: bool) -> Row:
         kinds[kind] = _points(points)
         not_shown[kind] = len(run.points(kind, tag, superseded=True)) - len(points)
     shown = {"tag": tag, "kinds": kinds, "not_shown": not_shown}
-    return {"name": run.name, "path": run.path, **shown, "damage": damage(run)}
+    return {"name": run.name, "path": run.path, **shown, **missing(run)}
 
 
 def _points(points: Points) -> list[Row]:

@@ -20,7 +20,10 @@ import pytest
 from instrument import Run, read
 from instrument.codec import graph as graph_codec
 from instrument.codec.tensor import DTYPE_NUMBERS
-from instrument.values import Histogram, Image, Tensor
+from instrument.values import Event, Gap, Histogram, Image, Tensor
+from instrument.write.commit import gap_item
+from instrument.write.pool import open_sink
+from instrument.write.sink import Target
 from tests.integration.conftest import ROOT, Script
 
 PYTHON = Path(os.environ.get("INSTRUMENT_ORACLE_PYTHON") or ROOT / ".venv-oracle" / "bin" / "python")
@@ -37,9 +40,12 @@ DATA_TYPES = {"bfloat16": "DT_UNDEFINED"}
 
 @pytest.fixture(scope="module")
 def seen(script: Script, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What MindInsight sees, with its limits on steps and tags raised."""
-    out = tmp_path_factory.mktemp("oracle") / "seen.json"
-    directory = script("rich").directory / "run"
+    """What MindInsight sees of the run with everything in it."""
+    return ask(script("rich").directory / "run", tmp_path_factory.mktemp("oracle") / "seen.json")
+
+
+def ask(directory: Path, out: Path) -> dict[str, Any]:
+    """What MindInsight sees in a directory, with its limits on steps and tags raised."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PROTOCOL"))}
     result = subprocess.run(
         [str(PYTHON), str(READER), str(directory), "--limits", "raised", "--out", str(out)],
@@ -271,6 +277,29 @@ def test_the_viewer_shows_the_graph_and_the_landscape(seen: dict[str, Any]) -> N
         assert {"Conv2D", "MatMul"} <= set(graph["node_types"])
     (landscape,) = seen["loader"]["landscapes"]
     assert (landscape["kind"], landscape["intervals"]) == ("interval", [1, 2, 3])
+
+
+# ---------------------------------------------------------------- gaps
+
+
+def test_gaps_are_passed_over(tmp_path: Path) -> None:
+    """Before, between and behind values, MindInsight sees the others and says nothing."""
+    sink = open_sink(Target(str(tmp_path / "run")), 0)
+    gap = gap_item(Gap(3, 5, 7, "No space left on device"))
+    for step in (0, 8):
+        sink.write(Event(step, 100.0 + step, [gap], {"loss": float(step)}))
+        sink.write(Event(step + 1, 101.0 + step, [gap]))
+    sink.close()
+    seen = ask(tmp_path / "run", tmp_path / "seen.json")
+    assert seen["integrity"]["log"] == []
+    assert not seen["integrity"]["stalled"]
+    (one,) = seen["raw"]
+    size = os.path.getsize(sink.path)
+    assert one["end"] == {"offset": size, "why": "eof"}
+    assert [(row["tag"], row["step"], row["value"]) for row in one["scalars"]] == [("loss", 0, 0.0), ("loss", 8, 8.0)]
+    shown_scalars = shown(seen, "scalars", "/scalar")
+    assert [(row["tag"], row["step"], row["value"]) for row in shown_scalars] == [("loss", 0, 0.0), ("loss", 8, 8.0)]
+    assert read(tmp_path / "run").gaps == [Gap(3, 5, 7, "No space left on device")] * 4
 
 
 # ---------------------------------------------------------------- lineage

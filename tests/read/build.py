@@ -53,4 +53,4 @@ def item(kind: str, tag: str, value: float) -> Item:
 
 def steps(kind: str, tag: str, numbers: Iterable[int], value: float, start: float, apart: float = 1.0) -> list[Event]:
     """One event a step, the first at the time `start`, the others `apart` seconds after each other."""
-    return [Event(step, start + index * apart, (item(kind, tag, value),)) for index, step in enumerate(numbers)]
+    return [Event.of(step, start + index * apart, (item(kind, tag, value),)) for index, step in enumerate(numbers)]

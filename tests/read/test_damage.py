@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_opened_is_damage_among_others(tmp_path: Path, mon
 def test_random_payloads_are_read_or_reported(tmp_path: Path, rng: np.random.Generator) -> None:
     """Whatever stands in a frame with a right checksum: each value is decoded or raises `CorruptMessage`."""
     items = tuple(item(kind, kind, 3.0) for kind in ("scalar", "tensor", "histogram", "image"))
-    (payload,) = event.encode(Event(1, 2.0, items))
+    (payload,) = event.encode(Event.of(1, 2.0, items))
     good = np.frombuffer(b"".join(payload), np.uint8)
     frames = []
     for _ in range(300):

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from instrument import read
-from instrument.codec import image, schema
+from instrument.codec import image, scalar, schema, wire
 from instrument.codec.lineage import custom_message
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.read.points import Points
@@ -35,7 +35,7 @@ def number(points: Points, index: int) -> float:
 def test_scalars_come_back_exactly(tmp_path: Path) -> None:
     """Step 0, 0.0, NaN and the infinities are ordinary data, and a float64 keeps all its bits."""
     values = [0.0, -0.0, math.nan, math.inf, -math.inf, 0.1, 1e300, 2.0**-1074]
-    write(tmp_path, [Event(step, step + 0.25, (item("scalar", "x", value),)) for step, value in enumerate(values)])
+    write(tmp_path, [Event.of(step, step + 0.25, (item("scalar", "x", value),)) for step, value in enumerate(values)])
 
     scalars = read(tmp_path).scalars("x")
 
@@ -59,7 +59,7 @@ def test_scalars_come_back_exactly(tmp_path: Path) -> None:
 def test_extreme_steps(tmp_path: Path) -> None:
     """Negative steps and the ends of int64 are kept, in order."""
     ends = [2**63 - 1, -1, 0, -(2**63)]
-    write(tmp_path, [Event(step, 1.0, (item("scalar", "x", float(index)),)) for index, step in enumerate(ends)])
+    write(tmp_path, [Event.of(step, 1.0, (item("scalar", "x", float(index)),)) for index, step in enumerate(ends)])
 
     scalars = read(tmp_path).scalars("x")
 
@@ -75,7 +75,7 @@ def test_tensors_of_any_shape(tmp_path: Path) -> None:
         np.array(7, np.int64),
         np.arange(6, dtype=np.float16).reshape(2, 3),
     ]
-    events = [Event(step, 1.0, (Item("tensor", "w", a, a.dtype.name),)) for step, a in enumerate(arrays)]
+    events = [Event.of(step, 1.0, (Item("tensor", "w", a, a.dtype.name),)) for step, a in enumerate(arrays)]
     write(tmp_path, events)
 
     tensors = read(tmp_path).tensors("w")
@@ -90,7 +90,7 @@ def test_tensors_of_any_shape(tmp_path: Path) -> None:
 def test_a_tag_may_be_used_by_several_kinds(tmp_path: Path) -> None:
     """One tag under four kinds is four series, listed in the order of the kinds."""
     kinds = ["scalar", "image", "tensor", "histogram"]
-    write(tmp_path, [Event(3, 1.0, tuple(item(kind, "same", 5.0) for kind in reversed(kinds)))])
+    write(tmp_path, [Event.of(3, 1.0, tuple(item(kind, "same", 5.0) for kind in reversed(kinds)))])
 
     run = read(tmp_path)
 
@@ -129,7 +129,7 @@ def test_the_typed_methods_know_superseded_points(tmp_path: Path) -> None:
     """Each method takes `superseded`, and `[step]` then still gives the point that stands."""
     kinds = ["scalar", "tensor", "histogram", "image"]
     for value, start in ((1.0, 10.0), (2.0, 20.0)):
-        events = [Event(5, start, tuple(item(kind, "x", value) for kind in kinds))]
+        events = [Event.of(5, start, tuple(item(kind, "x", value) for kind in kinds))]
         write(tmp_path, events, seconds=SECONDS + int(start))
     run = read(tmp_path)
 
@@ -157,9 +157,9 @@ def test_a_restart_that_ended_early_hides_what_it_replaced(tmp_path: Path) -> No
 
 def test_a_restart_supersedes_each_tag_from_where_it_recorded_it(tmp_path: Path) -> None:
     """A tag that the later file holds from step 8 on, or not at all, keeps the earlier points before that."""
-    old = [Event(step, 10.0 + step, tuple(item("scalar", tag, 1.0) for tag in "abc")) for step in range(10)]
-    new = [Event(step, 100.0 + step, (item("scalar", "a", 2.0),)) for step in range(5, 12)]
-    new += [Event(8, 120.0, (item("scalar", "b", 2.0),))]
+    old = [Event.of(step, 10.0 + step, tuple(item("scalar", tag, 1.0) for tag in "abc")) for step in range(10)]
+    new = [Event.of(step, 100.0 + step, (item("scalar", "a", 2.0),)) for step in range(5, 12)]
+    new += [Event.of(8, 120.0, (item("scalar", "b", 2.0),))]
     write(tmp_path, old)
     write(tmp_path, new, seconds=SECONDS + 1)
 
@@ -219,9 +219,10 @@ def test_files_of_one_second_are_ordered_by_their_points(tmp_path: Path) -> None
 
 
 def test_the_last_of_a_step_recorded_twice_wins(tmp_path: Path) -> None:
-    """In one file, and even in one event, the earlier value of a step is superseded."""
-    twice = (item("scalar", "x", 3.0), item("scalar", "x", 4.0))
-    write(tmp_path, [*steps("scalar", "x", [1, 2, 1], 1.0, start=10.0), Event(2, 20.0, twice)])
+    """In one file, and even in one event (which others may write), the earlier value of a step is superseded."""
+    path = write(tmp_path, steps("scalar", "x", [1, 2, 1], 1.0, start=10.0))
+    twice = wire.delimited(5, scalar.encode_field("x", 3.0) + scalar.encode_field("x", 4.0))
+    path.write_bytes(path.read_bytes() + framed([wire.double(1, 20.0), wire.integer(2, 2), twice]))
 
     scalars = read(tmp_path).scalars("x")
     everything = read(tmp_path).scalars("x", superseded=True)
@@ -286,8 +287,8 @@ def test_the_graph_is_the_one_recorded_last(tmp_path: Path) -> None:
     """Graphs are listed by name; `graph` is the newest of all, None where there is none."""
     graph_class = schema.message_class("GraphProto")
     graphs = [graph_class(name=name).SerializeToString() for name in ("one", "two", "one")]
-    events = [Event(0, time, (Item("graph", "", data),)) for time, data in zip((5.0, 9.0, 7.0), graphs, strict=True)]
-    events[2] = Event(1, 7.0, events[2].items)
+    events = [Event.of(0, time, (Item("graph", "", data),)) for time, data in zip((5.0, 9.0, 7.0), graphs, strict=True)]
+    events[2] = Event.of(1, 7.0, events[2].items)
     write(tmp_path, events)
 
     run = read(tmp_path)
@@ -304,7 +305,7 @@ def test_landscapes_are_read(tmp_path: Path) -> None:
     """A landscape is its serialised message."""
     message = schema.message_class("LossLandscape")()
     message.metadata.unit = "step"
-    write(tmp_path, [Event(0, 1.0, (Item("landscape", "loss", message.SerializeToString()),))])
+    write(tmp_path, [Event.of(0, 1.0, (Item("landscape", "loss", message.SerializeToString()),))])
 
     assert read(tmp_path).landscapes("loss")[0].data == message.SerializeToString()
 
@@ -352,7 +353,7 @@ def test_a_lineage_that_is_no_message_is_damage(tmp_path: Path) -> None:
 def test_any_name_is_a_tag(tmp_path: Path) -> None:
     """Newlines, slashes, emoji, 5000 characters, NUL and the empty name come back as they were."""
     tags = ["a\nb", "../x/y", "\N{ROCKET}\N{SNOWMAN}", "long" * 1250, "", "nul\0", "loss[:Scalar]"]
-    write(tmp_path, [Event(1, 1.0, tuple(item("scalar", tag, float(i)) for i, tag in enumerate(tags)))])
+    write(tmp_path, [Event.of(1, 1.0, tuple(item("scalar", tag, float(i)) for i, tag in enumerate(tags)))])
 
     run = read(tmp_path)
 
@@ -366,7 +367,7 @@ def test_any_name_is_a_tag(tmp_path: Path) -> None:
 
 def test_an_unknown_tag_names_the_nearest(tmp_path: Path) -> None:
     """The error is a LookupError that says what the run has instead."""
-    write(tmp_path / "lenet", [Event(0, 1.0, (item("scalar", "loss/auto", 1.0), item("tensor", "weight", 1.0)))])
+    write(tmp_path / "lenet", [Event.of(0, 1.0, (item("scalar", "loss/auto", 1.0), item("tensor", "weight", 1.0)))])
     run = read(tmp_path / "lenet")
 
     with pytest.raises(LookupError, match=r"^run 'lenet' has no scalar 'los/auto'; the nearest is 'loss/auto'$"):
@@ -438,7 +439,7 @@ def test_runs_and_points_print_as_small_tables(tmp_path: Path) -> None:
 def test_times_out_of_range_are_kept_and_printed(tmp_path: Path) -> None:
     """A wall time that is no date does not disturb reading or printing."""
     times = [math.nan, math.inf, 1e300, -1e300]
-    write(tmp_path, [Event(step, time, (item("scalar", "x", 1.0),)) for step, time in enumerate(times)])
+    write(tmp_path, [Event.of(step, time, (item("scalar", "x", 1.0),)) for step, time in enumerate(times)])
 
     scalars = read(tmp_path).scalars("x")
 

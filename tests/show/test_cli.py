@@ -19,10 +19,11 @@ import pytest
 
 import instrument
 from instrument import read
+from instrument.codec import gap as gap_codec
 from instrument.codec import schema
 from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
-from instrument.values import Event, Item
+from instrument.values import Event, Gap, Item
 from tests.read.build import SECONDS, framed, item, steps, write, write_lineage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,14 +61,16 @@ def run(tmp_path: Path) -> Path:
     """A run with each kind, odd numbers, a restart, lineage and a torn tail."""
     directory = tmp_path / "runs" / "lenet"
     numbers = [0.0, math.nan, math.inf, -math.inf, 0.1]
-    events = [Event(step, 1000.0 + step, (item("scalar", "loss", value),)) for step, value in enumerate(numbers)]
+    events = [Event.of(step, 1000.0 + step, (item("scalar", "loss", value),)) for step, value in enumerate(numbers)]
     array = np.array([[1, 2, 3], [4, 5, 6]], np.int64)
     histogram = np.array([1, 2, 3, math.nan, math.inf], np.float32)
-    events.append(Event(7, 1010.0, (Item("tensor", "w", array, "int64"), Item("tensor", "empty", array[:0], "int64"))))
-    events.append(Event(8, 1020.0, (Item("histogram", "h", histogram, "float32"), item("image", "i", 9.0))))
+    events.append(
+        Event.of(7, 1010.0, (Item("tensor", "w", array, "int64"), Item("tensor", "empty", array[:0], "int64")))
+    )
+    events.append(Event.of(8, 1020.0, (Item("histogram", "h", histogram, "float32"), item("image", "i", 9.0))))
     graph = schema.message_class("GraphProto")(name="net")
     graph.node.add(name="1", op_type="MatMul")
-    events.append(Event(0, 1030.0, (Item("graph", "", graph.SerializeToString()),)))
+    events.append(Event.of(0, 1030.0, (Item("graph", "", graph.SerializeToString()),)))
     write(directory, events)
     later = write(directory, steps("scalar", "loss", [4], 0.5, start=2000.0), seconds=SECONDS + 1)
     later.write_bytes(later.read_bytes() + b"\x01\x02")
@@ -200,7 +203,7 @@ def test_show_as_json_holds_the_same(run: Path, capsys: pytest.CaptureFixture[st
     """Standard JSON: numbers exact, NaN and the infinities as texts."""
     report = shown_json(capsys, run)
 
-    assert list(report) == ["name", "path", "files", "tags", "lineage", "damage"]
+    assert list(report) == ["name", "path", "files", "tags", "lineage", "gaps", "damage"]
     assert (report["name"], report["path"]) == ("lenet", str(run))
     assert [file["bytes"] for file in report["files"]] == [
         (run / file["name"]).stat().st_size for file in report["files"]
@@ -218,6 +221,7 @@ def test_show_as_json_holds_the_same(run: Path, capsys: pytest.CaptureFixture[st
         "train": {"hyper_parameters": {"optimizer": "Momentum"}},
         "custom": {"score": "NaN", "note": "a\nb"},
     }
+    assert report["gaps"] == []
     (damage,) = report["damage"]
     assert (damage["bytes_skipped"], damage["torn"]) == (2, True)
 
@@ -274,9 +278,34 @@ def test_show_other_kinds(run: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert rows[4][2:] == ["int64", "2x3", "1", "6"]
 
 
+def test_gaps_are_shown_beside_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """How many events are missing, of which steps and why: in tables, in JSON and in the list of runs."""
+    gaps = [Gap(3, 5, 7, "No space\nleft"), Gap(1, 9, 9, "it cannot be encoded")]
+    items = [Item("gap", "", gap_codec.encode(gap)) for gap in gaps]
+    path = write(tmp_path / "run", [Event(8, 1.0, items[:1], {"x": 8.0}), Event(9, 2.0, items[1:])])
+    path.write_bytes(path.read_bytes() + b"\x01")
+
+    for words in ((), ("--tag", "x")):
+        assert main(["show", str(path.parent), *words]) == 0
+        rows = lines(capsys)
+        place = rows.index(["gaps"])
+        assert rows[place + 1 : place + 4] == [
+            ["EVENTS", "STEPS", "REASON"],
+            ["3", "5..7", r"No space\nleft"],
+            ["1", "9..9", "it cannot be encoded"],
+        ]
+        assert rows.index(["damage"]) > place
+        assert shown_json(capsys, path.parent, *words)["gaps"] == [
+            {"events": 3, "first_step": 5, "last_step": 7, "reason": "No space\nleft"},
+            {"events": 1, "first_step": 9, "last_step": 9, "reason": "it cannot be encoded"},
+        ]
+    assert main(["ls", str(tmp_path)]) == 0
+    assert lines(capsys)[1][-1] == "4 missing events, 1 unfinished end"
+
+
 def test_show_a_tag_of_two_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both are shown."""
-    write(tmp_path, [Event(1, 1.0, (item("scalar", "x", 1.0), item("histogram", "x", 2.0)))])
+    write(tmp_path, [Event.of(1, 1.0, (item("scalar", "x", 1.0), item("histogram", "x", 2.0)))])
 
     assert list(shown_json(capsys, tmp_path, "--tag", "x")["kinds"]) == ["scalar", "histogram"]
 
@@ -324,7 +353,7 @@ def test_names_are_safe_in_tables_and_whole_in_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], tag: str, shown: str
 ) -> None:
     """A tag is escaped and shortened for the eye; `--tag` and JSON have it as it is."""
-    write(tmp_path, [Event(1, 1.0, (item("scalar", tag, 3.0),))])
+    write(tmp_path, [Event.of(1, 1.0, (item("scalar", tag, 3.0),))])
 
     assert main(["show", str(tmp_path)]) == 0
     assert [row[1] for row in lines(capsys) if row[0] == shown] == ["1"]
@@ -403,7 +432,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 def test_names_print_on_a_terminal_without_unicode(tmp_path: Path) -> None:
     """A character that the terminal lacks is escaped, and nothing fails."""
-    write(tmp_path, [Event(1, 1.0, (item("scalar", "中", 1.0),))])
+    write(tmp_path, [Event.of(1, 1.0, (item("scalar", "中", 1.0),))])
     result = subprocess.run(
         [sys.executable, "-m", "instrument", "show", str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
@@ -419,7 +448,7 @@ def test_times_are_utc_in_files_and_local_with_zone_in_tables(tmp_path: Path) ->
     code = (
         "import sys, time; from instrument.values import Event, Item; from instrument.write.pool import open_sink;"
         "from instrument.write.sink import Target; sink = open_sink(Target(sys.argv[1]), 0);"
-        "sink.write(Event(1, time.time(), (Item('scalar', 'loss', 1.0),))); sink.close()"
+        "sink.write(Event.of(1, time.time(), (Item('scalar', 'loss', 1.0),))); sink.close()"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     before = time.time()

@@ -43,5 +43,6 @@ def _row(run: Run, root: str) -> list[Cell]:
 def _notes(run: Run) -> str:
     torn = sum(damage.torn for damage in run.damage)
     damaged = len(run.damage) - torn
-    counts = {"damaged place": damaged, "unfinished end": torn}
+    missing = sum(gap.events for gap in run.gaps)
+    counts = {"missing event": missing, "damaged place": damaged, "unfinished end": torn}
     return ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items() if count)

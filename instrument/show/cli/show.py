@@ -50,7 +50,7 @@ def _overview(report: describe.Row) -> Iterator[str]:
     if report["lineage"]:
         rows = [{"lineage": key, "value": value} for key, value in _flat(report["lineage"], "")]
         yield _section("", rows)
-    yield from _damage(report)
+    yield from _missing(report)
 
 
 def _points(report: describe.Row) -> Iterator[str]:
@@ -59,12 +59,13 @@ def _points(report: describe.Row) -> Iterator[str]:
         yield _section(kind, rows)
         if report["not_shown"][kind]:
             yield f"superseded points that are not shown (--superseded shows them): {report['not_shown'][kind]}"
-    yield from _damage(report)
+    yield from _missing(report)
 
 
-def _damage(report: describe.Row) -> Iterator[str]:
-    if report["damage"]:
-        yield _section("damage", report["damage"])
+def _missing(report: describe.Row) -> Iterator[str]:
+    for title in ("gaps", "damage"):
+        if report[title]:
+            yield _section(title, report[title])
 
 
 def _section(title: str, rows: list[describe.Row]) -> str:
