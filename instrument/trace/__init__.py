@@ -1,0 +1,1 @@
+"""Raw trace bytes -> events; one module a raw kind."""

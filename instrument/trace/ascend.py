@@ -1,0 +1,242 @@
+"""The raw files of one Ascend device -> one `Capture`.
+
+Each kind of file has a module of its own, which gives what stands in it; here they meet: tasks get the names of their
+operators, counters become times on one axis, and executions the step that they started in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from instrument.trace import aicpu, ascend_executions, clocks, hwts, queues, training_trace, ts_track
+from instrument.trace import framework_desc as framework
+from instrument.trace.ascend_files import sources
+from instrument.trace.events import BATCH, FETCH, MISSING, REDUCE, STEP, Capture, Problem
+from instrument.trace.operator_map import OperatorMap
+from instrument.trace.records import Chunks, joined
+from instrument.trace.step_points import StepTrace
+from instrument.trace.text import Buffer, Index, Losses
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from instrument.trace.clocks import Clock
+
+T = TypeVar("T")
+
+#: In the first step of a job with this operator the queue of the data is set up.
+_QUEUE_SETUP = "Default/InitDataSetQueue"
+#: Since 2021 task ids are those of 16 bits of a larger number.
+_WRAPPING_HWTS = "hwts.data"
+
+
+def capture(files: Mapping[str, Chunks], device: int) -> Capture:
+    """All that the raw files of one device say.
+
+    `files` maps names to contents, each with its slices joined: the name as it is on disk, with or without folders,
+    but without the part of the slice, such as "hwts.log.data.45.dev.profiler_default_tag.1", "hwts.data.0",
+    "DATA_PREPROCESS.AICPU.0", "data/Framework.task_desc_info.0", "info.json.0" or "host_start.log";
+    `ascend_files.recognise` tells which names are read. Files of other devices, and names of other kinds, are passed
+    over. The content is bytes-like, or the pieces of it in order (also an iterator that makes them one by one: of a
+    huge hwts file no piece is kept).
+
+    Times are on the axis that `Capture.clock` names; the stream of an AI CPU task of the text form is its thread.
+    """
+    reader = _Reader(files, device)
+    metadata: dict[str, object] = {}
+    clock = _clock(reader, metadata)
+    operators = _operators(reader)
+    points = reader.read("point", framework.points)
+    _name_points(reader, operators, points, metadata)
+
+    trace = _step_trace(reader, operators)
+    steps = _steps(trace, clock)
+    executions = _executions(reader, operators, clock)
+    executions["step"] = _step_at(executions["start_ns"], steps)
+    names = Index()
+    return Capture(
+        device,
+        "ascend",
+        clock.kind,
+        operators=tuple(operators.operators),
+        steps=steps,
+        executions=executions,
+        reduces=_reduces(trace, steps, clock, lambda pair: names(_reduce_name(pair, points, operators))),
+        batches=_batches(reader, clock),
+        fetches=_in_time_order(np.concatenate((_marked_fetches(trace, steps, clock), _fetches(reader, clock, steps)))),
+        names=tuple(names.names),
+        problems=tuple(reader.problems()),
+        metadata=metadata,
+    )
+
+
+class _Reader:
+    """Hands the file of a kind to its parser, and keeps what was lost of each."""
+
+    def __init__(self, files: Mapping[str, Chunks], device: int) -> None:
+        self._sources, self._others = sources(files, device)
+        self._losses: dict[str, Losses] = {}
+
+    def name(self, kind: str) -> str:
+        """The name of the file of a kind; "" where there is none."""
+        return self._sources[kind].name if kind in self._sources else ""
+
+    def losses(self, kind: str) -> Losses:
+        return self._losses.setdefault(kind, Losses(self.name(kind)))
+
+    def read(self, kind: str, parse: Callable[[Buffer, Losses], T]) -> T:
+        """What `parse` finds in the file of a kind; where there is none, what it finds in an empty one."""
+        return self.read_chunks(kind, lambda data, losses: parse(joined(data), losses))
+
+    def read_chunks(self, kind: str, parse: Callable[[Chunks, Losses], T]) -> T:
+        """The same for a parser that needs no more than a piece at a time."""
+        return parse(self._sources[kind].data if kind in self._sources else b"", self.losses(kind))
+
+    def problems(self) -> list[Problem]:
+        """All that was lost, file by file."""
+        found = [problem for losses in self._losses.values() for problem in losses.problems()]
+        return found + [Problem(name, "files of a kind that was read from another one", 1) for name in self._others]
+
+
+def _clock(reader: _Reader, metadata: dict[str, object]) -> Clock:
+    host, device = (reader.read(kind, clocks.start_log) for kind in ("host_start", "dev_start"))
+    info = reader.read("info", clocks.device_info)
+    start, end = (reader.read(kind, clocks.moment) for kind in ("start_info", "end_info"))
+    for name, values in (("host_start", host.values), ("dev_start", device.values)):
+        metadata.update({name: dict(values)} if values else {})
+    for name, fields in (("device_info", info._asdict()), ("start_info", start._asdict()), ("end_info", end._asdict())):
+        known = {key: value for key, value in fields.items() if value is not None}
+        metadata.update({name: known} if known else {})
+    return clocks.clock(host, device, info, start)
+
+
+def _operators(reader: _Reader) -> OperatorMap:
+    hashes = reader.read("hash_dic", framework.hash_dic)
+    tasks = reader.read("task_desc", lambda data, losses: framework.tasks(data, losses, hashes))
+    is_ge = ".vm" not in reader.name("graph_desc")
+    graph = reader.read("graph_desc", lambda data, losses: framework.graph(data, losses, is_ge))
+    return OperatorMap(tasks, graph, reader.read("tensor_data", framework.tensors))
+
+
+def _name_points(
+    reader: _Reader, operators: OperatorMap, points: Mapping[int, str], metadata: dict[str, object]
+) -> None:
+    """Which operators the forward pass starts and the backward pass ends with, where a file says so."""
+    marks = reader.read("step_info", framework.step_info)
+    for key, tag, mark in (("fp_start", 1, 2), ("bp_end", 2, 3)):
+        row = int(operators.find(*np.array([marks[mark]]).T)[0]) if mark in marks else MISSING
+        name = points.get(tag) or (operators.operators[row].full_name if row != MISSING else None)
+        metadata.update({key: name} if name else {})
+
+
+def _step_trace(reader: _Reader, operators: OperatorMap) -> StepTrace:
+    skips_first = any(operator.full_name.startswith(_QUEUE_SETUP) for operator in operators.operators)
+    old = reader.read("training_trace", partial(training_trace.decode, skips_first=skips_first))
+    new = reader.read("ts_track", partial(ts_track.decode, skips_first=skips_first)).trace
+    if len(old.steps) and len(new.steps):
+        reader.losses("ts_track").add("steps that the other step trace has", len(new.steps))
+    return old if len(old.steps) else new
+
+
+def _steps(trace: StepTrace, clock: Clock) -> NDArray[np.void]:
+    """Steps (dtype STEP), numbered as the device does where it has one model and counts on, else from 1."""
+    found = trace.steps
+    steps = np.empty(len(found), STEP)
+    steps["step"], steps["model"] = found["step"], found["model"]
+    index = found["index"]
+    if len(found) and np.all(found["model"] == found["model"][0]) and index[0] > 0 and np.all(np.diff(index) > 0):
+        steps["step"] = index
+    columns = (("start_ns", "start"), ("fp_start_ns", "forward"), ("bp_end_ns", "backward"), ("end_ns", "end"))
+    for name, source in columns:
+        steps[name] = clock.ns(np.where(clock.holds(found[source]), found[source], MISSING))
+    return steps
+
+
+def _step_at(times_ns: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np.int64]:
+    """The step that each time lies in; `MISSING` outside of all."""
+    steps = steps[(steps["start_ns"] != MISSING) & (steps["end_ns"] != MISSING)]
+    if not len(steps):
+        return np.full(len(times_ns), MISSING, np.int64)
+    steps = steps[np.argsort(steps["start_ns"], kind="stable")]
+    place = np.searchsorted(steps["start_ns"], times_ns, side="right") - 1
+    is_inside = (place >= 0) & (times_ns < steps["end_ns"][place])
+    return np.where(is_inside, steps["step"][place], MISSING)
+
+
+def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> NDArray[np.void]:
+    ai_cpu = reader.read("aicpu", aicpu.decode)
+    tasks = reader.read_chunks("hwts", hwts.decode)
+    wraps = _WRAPPING_HWTS in reader.name("hwts")
+    on_streams = ascend_executions.of_hwts(tasks, wraps, operators, clock, ai_cpu, reader.losses("hwts"))
+    del tasks  # the largest of all
+    on_ai_cpu = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
+    return _in_time_order(np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams)
+
+
+def _in_time_order(found: NDArray[np.void]) -> NDArray[np.void]:
+    start = found["start_ns"]
+    return found if np.all(start[:-1] <= start[1:]) else found[np.argsort(start, kind="stable")]
+
+
+def _reduces(
+    trace: StepTrace, steps: NDArray[np.void], clock: Clock, name_of: Callable[[np.void], int]
+) -> NDArray[np.void]:
+    pairs = trace.reduces
+    reduces = np.empty(len(pairs), REDUCE)
+    _place(reduces, pairs, steps, clock)
+    reduces["name"] = [name_of(pair) for pair in pairs]
+    return reduces
+
+
+def _place(found: NDArray[np.void], pairs: NDArray[np.void], steps: NDArray[np.void], clock: Clock) -> None:
+    """Give pairs of marks their step, stream and times."""
+    found["step"], found["stream"] = steps["step"][pairs["step"] - 1], pairs["stream"]
+    found["start_ns"] = clock.ns(pairs["start"])
+    found["duration_ns"] = clock.ns(pairs["end"]) - found["start_ns"]
+
+
+def _reduce_name(pair: np.void, points: Mapping[int, str], operators: OperatorMap) -> str:
+    """The operator behind a communication: by its mark, or the next one on the stream of the mark."""
+    tag = int(pair["tag"])
+    if tag in points:
+        return points[tag]
+    row = operators.behind(int(pair["stream"]), int(pair["task"])) if tag >= ts_track.REDUCE_TAG else MISSING
+    return f"communication {tag}" if row == MISSING else operators.operators[row].full_name
+
+
+def _batches(reader: _Reader, clock: Clock) -> NDArray[np.void]:
+    """What the host put into the device's queue."""
+    dp, tdt = (reader.read(kind, queues.pushes).elements for kind in ("dp", "tdt"))
+    if len(dp) and len(tdt):
+        reader.losses("dp").add("elements of the queue that TDT tells as well", len(dp))
+    found = tdt if len(tdt) else dp
+    found = found[found["time_us"] < clock.limit_us]
+    batches = np.full(len(found), MISSING, np.int64).astype(BATCH)
+    batches["time_ns"] = clock.ns_of_us(found["time_us"])
+    batches["batch"], batches["queue_size"] = found["index"], found["size"]
+    return batches
+
+
+def _fetches(reader: _Reader, clock: Clock, steps: NDArray[np.void]) -> NDArray[np.void]:
+    """How the device took batches out of its queue, by its own file or by the table made of that."""
+    found = reader.read("aicpumi", queues.fetches).fetches
+    table = reader.read("fetch_table", queues.fetch_table).fetches
+    found = found if len(found) else table
+    found = found[np.maximum(found["start_us"], found["end_us"]) < clock.limit_us]
+    fetches = np.full(len(found), MISSING, np.int64).astype(FETCH)
+    fetches["start_ns"] = clock.ns_of_us(found["start_us"])
+    fetches["duration_ns"] = 1000 * (found["end_us"] - found["start_us"])
+    fetches["queue_size"] = found["size"]
+    fetches["step"] = _step_at(fetches["start_ns"], steps)
+    return fetches
+
+
+def _marked_fetches(trace: StepTrace, steps: NDArray[np.void], clock: Clock) -> NDArray[np.void]:
+    """The same as the step trace marks it, which does not tell what the queue held."""
+    fetches = np.full(len(trace.fetches), MISSING, np.int64).astype(FETCH)
+    _place(fetches, trace.fetches, steps, clock)
+    return fetches

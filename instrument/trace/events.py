@@ -1,0 +1,134 @@
+"""What a parsed trace is made of: NumPy structured arrays with units in their names, and tables of names beside them.
+
+All times are integers in nanoseconds on the one axis of the trace (`Capture.clock` says which). What a source does not
+tell is `MISSING`, never a guess; what was left out is a `Problem` with its amount, never silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: A time, step or id that the trace does not tell.
+MISSING = -1
+
+#: One execution of an operator: `operator` is its row in `Capture.operators`; `stream` the device's stream or the
+#: host's thread; `task` the device's task id, `step` the user's step it ran in.
+EXECUTION = np.dtype(
+    [("start_ns", "i8"), ("duration_ns", "i8"), ("operator", "i4"), ("stream", "i8"), ("task", "i8"), ("step", "i8")]
+)
+#: One training step: [start_ns, end_ns), forward from `fp_start_ns`, backward until `bp_end_ns`; `model` is the graph.
+STEP = np.dtype(
+    [
+        ("step", "i8"), ("start_ns", "i8"), ("fp_start_ns", "i8"), ("bp_end_ns", "i8"), ("end_ns", "i8"),
+        ("model", "i8"),
+    ]
+)  # fmt: skip
+#: One communication inside a step: `name` is its row in `Capture.names`.
+REDUCE = np.dtype([("step", "i8"), ("stream", "i8"), ("name", "i4"), ("start_ns", "i8"), ("duration_ns", "i8")])
+#: A named range on the host: a user's span, an epoch, a callback; `name` is its row in `Capture.names`.
+SPAN = np.dtype(
+    [("start_ns", "i8"), ("duration_ns", "i8"), ("name", "i4"), ("kind", "u1"), ("thread", "i8"), ("number", "i8")]
+)
+SPAN_USER, SPAN_STEP, SPAN_EPOCH, SPAN_CALLBACK = 0, 1, 2, 3
+#: What the framework or the driver says that it did on the host; never written by us.
+SPAN_FRAMEWORK = 4
+#: The memory of the device, or of the host where operators run there.
+MEMORY = np.dtype([("time_ns", "i8"), ("allocated_bytes", "i8"), ("reserved_bytes", "i8"), ("active_bytes", "i8")])
+#: A batch as the consumer of the data pipeline sees it: when it was there, how long it took in the pipeline and on its
+#: way into the device's queue, and what the queue held then.
+BATCH = np.dtype(
+    [
+        ("time_ns", "i8"), ("batch", "i8"), ("pipeline_ns", "i8"), ("push_ns", "i8"), ("total_ns", "i8"),
+        ("queue_size", "i8"), ("queue_capacity", "i8"),
+    ]
+)  # fmt: skip
+
+#: The device takes a batch out of its queue: how long it waited for it, and what the queue held then (0: it was empty).
+FETCH = np.dtype([("step", "i8"), ("stream", "i8"), ("start_ns", "i8"), ("duration_ns", "i8"), ("queue_size", "i8")])
+
+#: What a source itself sums up for an operator (a row of `Capture.operators`), where it gives no executions.
+TOTAL = np.dtype([("operator", "i4"), ("count", "i8"), ("total_ns", "i8"), ("min_ns", "i8"), ("max_ns", "i8")])
+#: What a source itself says about computing and communication at the same time, for one step (-1: all of the capture).
+OVERLAP = np.dtype(
+    [
+        ("step", "i8"), ("computing_ns", "i8"), ("communication_ns", "i8"), ("communication_not_overlapped_ns", "i8"),
+        ("free_ns", "i8"), ("stage_ns", "i8"), ("bubble_ns", "i8"), ("preparing_ns", "i8"),
+    ]
+)  # fmt: skip
+
+AI_CORE, AI_CPU, GPU, CPU, COMMUNICATION = "AI Core", "AI CPU", "GPU", "CPU", "communication"
+
+
+class Operator(NamedTuple):
+    """An operator of the network: `side` is where it runs, `shapes` those of its inputs as the trace has them.
+
+    One that met inputs of several shapes is several operators of the same full name.
+    """
+
+    full_name: str
+    name: str
+    type: str
+    side: str
+    shapes: str = ""
+
+
+class Problem(NamedTuple):
+    """Something of `file` that is not in the result, in words; `amount` is how many times, or how many bytes."""
+
+    file: str
+    what: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class PipelineStage:
+    """One operator of the data pipeline; -1 is the parent of the one that is nearest to the consumer.
+
+    `queue_sizes` are samples of its output queue (empty for one without a queue), `cpu_percent` is its mean share of
+    the whole machine's processors; None where it was not sampled.
+    """
+
+    id: int
+    type: str
+    workers: int
+    parent: int
+    children: tuple[int, ...]
+    queue_capacity: int
+    queue_sizes: tuple[float, ...]
+    cpu_percent: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """All that was read out of one window of one device."""
+
+    device: int
+    #: "cpu", "ascend" or "gpu".
+    target: str
+    #: What 0 ns is: "epoch" (wall clock), "monotonic" or "device" (a counter without an anchor).
+    clock: str
+    operators: Sequence[Operator] = ()
+    names: Sequence[str] = ()
+    executions: NDArray[np.void] = field(default_factory=lambda: np.empty(0, EXECUTION))
+    #: What the device did below its operators (kernels of a GPU, events, notifications, copies), as `EXECUTION`: part
+    #: of the timeline, never of sums over operators.
+    activities: NDArray[np.void] = field(default_factory=lambda: np.empty(0, EXECUTION))
+    totals: NDArray[np.void] = field(default_factory=lambda: np.empty(0, TOTAL))
+    overlap: NDArray[np.void] = field(default_factory=lambda: np.empty(0, OVERLAP))
+    steps: NDArray[np.void] = field(default_factory=lambda: np.empty(0, STEP))
+    reduces: NDArray[np.void] = field(default_factory=lambda: np.empty(0, REDUCE))
+    spans: NDArray[np.void] = field(default_factory=lambda: np.empty(0, SPAN))
+    memory: NDArray[np.void] = field(default_factory=lambda: np.empty(0, MEMORY))
+    batches: NDArray[np.void] = field(default_factory=lambda: np.empty(0, BATCH))
+    fetches: NDArray[np.void] = field(default_factory=lambda: np.empty(0, FETCH))
+    pipeline: Sequence[PipelineStage] = ()
+    problems: Sequence[Problem] = ()
+    #: What the capture itself says: versions, window, requested steps, the user's own metadata.
+    metadata: Mapping[str, object] = field(default_factory=dict)

@@ -1,0 +1,181 @@
+"""Files of the GPU: the trace of steps in its two forms, operators, kernels, and the start of its clock.
+
+Steps are kept to the nanosecond; in the "sync" form the file itself has units of 10 ns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from instrument.trace import csvtext, timestamps
+from instrument.trace.cpu import US, Executions, Totals, operator_of
+from instrument.trace.cpu import totals as _totals
+from instrument.trace.events import EXECUTION, GPU, MISSING, REDUCE, STEP, Operator, Problem
+from instrument.trace.text import Buffer, Index, Losses, decode, is_cut, lines, scaled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SYNC_UNIT_NS = 10
+#: Launches that are converted at a time.
+_BATCH = 1 << 16
+
+
+class StepTrace(NamedTuple):
+    """Steps (`STEP`) and the communication in them (`REDUCE`, whose `name` is a row of `names`)."""
+
+    names: list[str]
+    steps: NDArray[np.void]
+    reduces: NDArray[np.void]
+    problems: list[Problem]
+
+
+def executions(data: Buffer, file: str) -> Executions:
+    """`gpu_op_execute_timestamp_<device>.txt`: starts in ns, durations in us."""
+    losses = Losses(file)
+    names, found = timestamps.executions(data, losses, US)
+    return Executions([operator_of(name, GPU) for name in names], found, losses.problems())
+
+
+def totals(data: Buffer, file: str) -> Totals:
+    """`gpu_op_detail_info_<device>.csv` and `gpu_op_type_info_<device>.csv`."""
+    return _totals(data, file, GPU)
+
+
+def launchers(data: Buffer, file: str) -> tuple[dict[str, str], list[Problem]]:
+    """`gpu_activity_data_<device>.csv`: kernel -> full name of the operator that launched it first."""
+    losses = Losses(file)
+    columns = {"name": ("name",), "operator": ("op_full_name",)}
+    result: dict[str, str] = {}
+    for block in csvtext.blocks(data, losses, columns, ("name", "operator")):
+        for name, operator in zip(block.text("name"), block.text("operator"), strict=True):
+            result.setdefault(name, operator)
+    return result, losses.problems()
+
+
+def activities(data: Buffer, file: str, launched_by: dict[str, str] | None = None) -> Executions:
+    """`activity_execute_timestamp_<device>.txt`, `<kernel>;<stream>;<start ns>;<duration us>`: each launch of a kernel.
+
+    The `type` of a kernel is that of the operator in `launched_by`, empty where that does not know it.
+    """
+    losses = Losses(file)
+    names = Index()
+    found = [np.empty(0, EXECUTION)]
+    rest = lines(data)
+    while batch := list(itertools.islice(rest, _BATCH)):
+        found.append(_launches(batch, names, losses))
+    result = np.concatenate(found)
+    by_start = result[np.argsort(result["start_ns"], kind="stable")]
+    return Executions([_kernel(name, launched_by or {}) for name in names.names], by_start, losses.problems())
+
+
+def _launches(batch: list[bytes], names: Index, losses: Losses) -> NDArray[np.void]:
+    rows = []
+    for line in batch:
+        name, *cells = decode(line).rstrip("\r\n").rsplit(";", 3)
+        values = [scaled(cell, factor) for cell, factor in zip(cells, (1, 1, US), strict=False)]
+        if len(values) != 3 or None in values or not line.endswith(b"\n"):
+            losses.add("lines that hold no launch", bool(line.strip()))
+            continue
+        stream, start, duration = values
+        rows.append((start, duration, names(name), stream, MISSING, MISSING))
+    return np.array(rows, EXECUTION)
+
+
+def _kernel(name: str, launched_by: dict[str, str]) -> Operator:
+    return Operator(name, name, operator_of(launched_by.get(name, ""), GPU).type, GPU)
+
+
+def start_time(data: Buffer, file: str) -> tuple[dict[str, int], list[Problem]]:
+    """`start_time_<device>.txt`: the same moment as `host_monotonic_raw_ns` and as `gpu_start_ns`, where given."""
+    losses = Losses(file)
+    result = {}
+    for line in lines(data):
+        match = re.fullmatch(rb"\s*(host_monotonic_raw_time|gpu_start_time)\(ns\)\s*:\s*(\d{1,18}|\d{19})\s*", line)
+        if match is None:
+            losses.add("lines of another form", bool(line.strip()))
+            continue
+        result["gpu_start_ns" if match[1].startswith(b"gpu") else "host_monotonic_raw_ns"] = int(match[2])
+    return result, losses.problems()
+
+
+def step_trace(data: Buffer, file: str) -> StepTrace:
+    """`step_trace_profiling_<device>.txt`.
+
+    The first word of the "async" form has one comma: a line is a step. Otherwise a line is a point of all steps.
+    """
+    losses = Losses(file)
+    found = list(lines(data))
+    if is_cut(data):
+        losses.add("bytes of a line that is cut off", len(found.pop().strip()))
+    whole = [text for text in map(decode, found) if text.split()]
+    if not whole:
+        return StepTrace([], np.empty(0, STEP), np.empty(0, REDUCE), losses.problems())
+    is_async = whole[0].split(maxsplit=1)[0].count(",") == 1
+    trace = (_by_step if is_async else _by_point)(whole, losses)
+    return trace._replace(problems=losses.problems())
+
+
+def _by_step(whole: list[str], losses: Losses) -> StepTrace:
+    """A line a step: begin, fp, bp and end as `<op>,<ns>`, then `<op>,<start ns>,<end ns>` for communication."""
+    names = Index()
+    steps, reduces = [], []
+    for step, line in enumerate(whole, 1):
+        words = line.split()
+        start, fp, bp, end = (_times(word, 1, losses)[0] for word in (words + [""] * 4)[:4])
+        if MISSING in (start, end):
+            losses.add("steps without start or end")
+            continue
+        steps.append((step, start, fp, bp, end, MISSING))
+        for word in words[4:]:
+            begin, finish = _times(word, 2, losses)
+            if MISSING not in (begin, finish):
+                reduces.append((step, MISSING, names(word.rsplit(",", 2)[0]), begin, finish - begin))
+    return StepTrace(names.names, np.array(steps, STEP), np.array(reduces, REDUCE), [])
+
+
+def _by_point(whole: list[str], losses: Losses) -> StepTrace:
+    """A line a point: fp, bp, end of the iteration, then communication; each with `<start>,<end>` of all steps."""
+    points = [line.split() for line in whole]
+    if len(points) < 3:
+        losses.add("points of steps without the others", len(points))
+        return StepTrace([], np.empty(0, STEP), np.empty(0, REDUCE), [])
+    count = min(len(words) for words in points[:3]) - 1
+    losses.add("points beyond the last whole step", sum(max(len(words) - 1 - count, 0) for words in points))
+    times = [[_times(word, 2, losses, SYNC_UNIT_NS) for word in words[1 : count + 1]] for words in points]
+    steps = []
+    for row, (fp, bp, end) in enumerate(zip(*times[:3], strict=True)):
+        start = times[2][row - 1][0] if row else fp[0]
+        if MISSING in (start, end[1]):
+            losses.add("steps without start or end")
+            continue
+        steps.append((row + 1, start, fp[0], bp[1], end[1], MISSING))
+    names = Index()
+    others = [(names(words[0]), pairs) for words, pairs in zip(points[3:], times[3:], strict=True)]
+    return StepTrace(names.names, np.array(steps, STEP), _reduces(others), [])
+
+
+def _reduces(points: Iterable[tuple[int, list[list[int]]]]) -> NDArray[np.void]:
+    rows = [
+        (step, MISSING, name, start, end - start)
+        for name, pairs in points
+        for step, (start, end) in enumerate(pairs, 1)
+        if MISSING not in (start, end)
+    ]
+    rows.sort(key=lambda row: row[0])
+    return np.array(rows, REDUCE)
+
+
+def _times(word: str, count: int, losses: Losses, unit_ns: int = 1) -> list[int]:
+    """The last `count` times of a word in ns; all missing, and counted, where they are not all there."""
+    found = [scaled(cell, unit_ns) for cell in word.rsplit(",", count)[-count:]]
+    times = [time for time in found if time is not None]
+    if len(times) == count and min(times) >= 0:
+        return times
+    losses.add("points without a time")
+    return [MISSING] * count

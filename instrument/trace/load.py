@@ -1,0 +1,306 @@
+"""The raw files of a window -> one `Capture` for each device.
+
+Each file goes by its name to its parser, raw files before what tools made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instrument.trace import ascend, ascend_outputs, clocks, cpu, gpu, jsontext, marks, minddata, tlv
+from instrument.trace.assembly import DEVICE, EPOCH, MONOTONIC, Assembly, clock_of, shifted
+from instrument.trace.events import CPU, MISSING, SPAN, SPAN_FRAMEWORK, Capture, Problem
+from instrument.trace.files import RawFiles
+from instrument.trace.grouping import Group, groups
+from instrument.trace.kinds import ASCEND
+from instrument.trace.text import Losses
+from instrument.trace.timeline import Timeline, merged_steps, timeline
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from instrument.trace.text import Buffer
+
+_GPU_KINDS = ("gpu_executions", "gpu_steps", "gpu_activities", "gpu_detail", "gpu_start", "get_next")
+_ASCEND_KINDS = (
+    ASCEND, "kernel_details", "op_summary", "op_statistic", "step_trace_time", "memory_record", "step_trace_raw",
+    "task_time", "hccl", "step_trace", "msprof", "op_range", "memory_usage", "device_queue",
+)  # fmt: skip
+#: Timelines that complete each other; what one set of them tells is not taken from the next one again.
+_TIMELINES = (("task_time", "hccl", "step_trace"), ("msprof",), ("trace_view",))
+
+
+def captures(files: Mapping[str, Any]) -> list[Capture]:
+    """All that the raw files of a window say, one `Capture` for each device; none without any file that is known.
+
+    `files` is a `RawFiles`, or any mapping of names to bytes or to the pieces of them. Executions are in order of
+    their start, and each has the step that it started in, by the device's own steps or else by the marks of the host.
+    """
+    raw = (files if isinstance(files, RawFiles) else RawFiles(files)).without_slices()
+    found = [_Loader(raw, group).capture() for group in groups(raw)]
+    if found:
+        found[0] = replace(found[0], problems=(*raw.problems, *found[0].problems))
+    return found
+
+
+class _Loader:
+    """Reads the files of one device into an `Assembly`."""
+
+    def __init__(self, files: RawFiles, group: Group) -> None:
+        self._files, self._group = files, group
+        self._parts = Assembly(group.device, _target(group))
+        #: From the host's raw monotonic clock, which the device's tools print, to the wall clock.
+        self._wall_ns: int | None = None
+
+    def capture(self) -> Capture:
+        self._metadata()
+        self._raw_ascend()
+        self._device_tables()
+        self._gpu()
+        self._cpu()
+        self._timelines()
+        self._marks()
+        self._op_ranges()
+        self._minddata()
+        self._sums()
+        return self._parts.capture()
+
+    def _each(self, *kinds: str) -> Iterator[tuple[str, Buffer]]:
+        for kind in kinds:
+            for name in self._group.files.get(kind, ()):
+                yield name, self._files.joined(name)
+
+    def _keep(self, problems: Sequence[Problem]) -> None:
+        self._parts.problems += problems
+
+    def _metadata(self) -> None:
+        """The window first, as it says what all the others are."""
+        for name, data in self._each("window"):
+            found, problems = marks.window(data, name)
+            self._parts.metadata |= found
+            self._keep(problems)
+        for kind in ("profiler_info", "profiler_metadata"):
+            for name, data in self._each(kind):
+                losses = Losses(name)
+                self._parts.metadata[kind] = jsontext.mapping(data, losses)
+                self._keep(losses.problems())
+        told = self._parts.metadata
+        if told.get("target") in ("cpu", "ascend", "gpu"):
+            self._parts.target = str(told["target"])
+        anchor = [told.get("start_ns"), told.get("start_monotonic_ns")]
+        if all(isinstance(time, int) and 0 <= time < 2**62 for time in anchor):
+            self._parts.epoch_offset_ns = int(told["start_ns"]) - int(told["start_monotonic_ns"])
+
+    def _raw_ascend(self) -> None:
+        names = self._group.files.get(ASCEND, [])
+        if names:
+            number = next(iter(self._group.numbers)) if len(self._group.numbers) == 1 else self._group.device
+            self._parts.take_capture(ascend.capture({name: self._files[name] for name in names}, number))
+        for name in names:
+            if name.rpartition("/")[2].startswith("start_info"):
+                moment = clocks.moment(self._files.joined(name), Losses(name))
+                if moment.epoch_us is not None and moment.monotonic_ns is not None:
+                    self._wall_ns = moment.epoch_us * 1000 - moment.monotonic_ns
+
+    def _device_tables(self) -> None:
+        parts = self._parts
+        for kind in ("kernel_details", "op_summary"):
+            has_any = len(parts.executions) > 0
+            for name, data in self._each(kind) if not has_any else ():
+                found = ascend_outputs.kernel_details(data, name)
+                self._keep(found.problems)
+                parts.add_executions(found.operators, found.executions, clock_of(found.executions["start_ns"]), name)
+        for name, data in self._each("step_trace_raw") if not parts.has_steps() else ():
+            trace = ascend_outputs.step_trace_raw(data, name)
+            self._keep(trace.problems)
+            parts.add_steps(trace.names, trace.steps, trace.reduces, DEVICE, name)
+        for name, data in self._each("step_trace_time"):
+            overlap = ascend_outputs.step_trace_time(data, name)
+            self._keep(overlap.problems)
+            parts.overlap = np.concatenate([parts.overlap, overlap.rows])
+        self._memory("memory_record", ascend_outputs.memory_record)
+        self._memory("memory_usage", tlv.memory_usage)
+
+    def _memory(self, kind: str, parse: Any) -> None:
+        for name, data in self._each(kind) if not len(self._parts.memory) else ():
+            found: cpu.Memory = parse(data, name)
+            self._keep(found.problems)
+            self._parts.add_memory(found.samples, clock_of(found.samples["time_ns"]), name)
+
+    def _gpu(self) -> None:
+        parts = self._parts
+        for name, data in self._each("gpu_executions"):
+            found = self._with_shapes(gpu.executions(data, name), "gpu_framework")
+            self._keep(found.problems)
+            parts.add_executions(found.operators, found.executions, _gpu_clock(found.executions), name)
+        launched_by: dict[str, str] = {}
+        for name, data in self._each("gpu_kernels"):
+            more, problems = gpu.launchers(data, name)
+            launched_by |= more
+            self._keep(problems)
+        for name, data in self._each("gpu_activities"):
+            found = gpu.activities(data, name, launched_by)
+            self._keep(found.problems)
+            parts.add_activities(found.operators, found.executions, _gpu_clock(found.executions), name)
+        for name, data in self._each("gpu_steps"):
+            trace = gpu.step_trace(data, name)
+            self._keep(trace.problems)
+            parts.add_steps(trace.names, trace.steps, trace.reduces, _gpu_clock(trace.steps), name)
+        for name, data in self._each("gpu_start"):
+            parts.metadata["gpu_start_time"], problems = gpu.start_time(data, name)
+            self._keep(problems)
+
+    def _cpu(self) -> None:
+        for name, data in self._each("cpu_executions"):
+            found = self._with_shapes(cpu.executions(data, name), "cpu_framework")
+            self._keep(found.problems)
+            clock = clock_of(found.executions["start_ns"])
+            self._parts.add_executions(found.operators, found.executions, clock, name)
+        self._memory("cpu_memory", cpu.memory)
+
+    def _with_shapes(self, found: cpu.Executions, kind: str) -> cpu.Executions:
+        for name, data in self._each(kind):
+            return cpu.with_shapes(found, cpu.framework(data, name))
+        return found
+
+    def _timelines(self) -> None:
+        """All that no better source told; of a CPU they only repeat what its own files say."""
+        if self._parts.target == "cpu" and "cpu_executions" in self._group.files:
+            return
+        for kinds in _TIMELINES:
+            wanted = self._wanted()
+            found = {name: timeline(data, name) for name, data in self._each(*kinds)}
+            for name, one in found.items():
+                self._keep(one.problems)
+                self._take_timeline(one, wanted, name)
+            names, steps, reduces = merged_steps(list(found.values()))
+            if "steps" in wanted and len(steps):
+                clock, move = self._axis_of(steps["start_ns"])
+                self._parts.add_steps(names, move(steps), move(reduces), clock, next(iter(found)))
+
+    def _wanted(self) -> set[str]:
+        parts = self._parts
+        sides = {parts.operators[row].side for row in np.unique(parts.executions["operator"]).tolist()}
+        wanted = {"host"} if CPU not in sides else set()
+        wanted |= {"device"} if not sides - {CPU} else set()
+        told = (("activities", parts.activities), ("spans", parts.spans), ("steps", parts.steps))
+        wanted |= {name for name, rows in told if not len(rows)}
+        return wanted | ({"overlap"} if not len(parts.overlap) else set())
+
+    def _take_timeline(self, found: Timeline, wanted: set[str], name: str) -> None:
+        parts = self._parts
+        parts.metadata.setdefault("timeline_events", {})[name] = found.phases
+        rows = (found.executions, found.activities, found.spans)
+        clock, move = self._axis_of(np.concatenate([part["start_ns"] for part in rows]))
+        is_host = np.array([operator.side == CPU for operator in found.operators] + [False], np.bool_)
+        of_host = is_host[found.executions["operator"]]
+        for what, rows in (("host", found.executions[of_host]), ("device", found.executions[~of_host])):
+            if what in wanted:
+                parts.add_executions(found.operators, move(rows), clock, name)
+        if "activities" in wanted:
+            parts.add_activities(found.operators, move(found.activities), clock, name)
+        if "spans" in wanted:
+            parts.add_spans(found.names, move(found.spans), clock, name)
+        if "overlap" in wanted:
+            parts.overlap = np.concatenate([parts.overlap, found.overlap])
+
+    def _axis_of(self, times: NDArray[np.int64]) -> tuple[str, Any]:
+        """The clock of the times of a timeline, once they are moved as the second value does."""
+        clock = clock_of(times)
+        if clock != MONOTONIC or self._wall_ns is None:
+            return clock, lambda part: part
+        offset = self._wall_ns
+        return EPOCH, lambda part: shifted(part, offset)
+
+    def _marks(self) -> None:
+        names: list[str] = []
+        for name, data in self._each("names"):
+            names, problems = marks.names(data, name)
+            self._keep(problems)
+        for name, data in self._each("marks"):
+            found = marks.marks(data, name, names)
+            self._keep(found.problems)
+            self._parts.add_spans(found.names, found.spans, EPOCH, name)
+
+    def _op_ranges(self) -> None:
+        for name, data in self._each("op_range"):
+            found = tlv.op_ranges(data, name)
+            self._keep(found.problems)
+            clock = self._host_counter()
+            if clock is None:
+                problem = Problem(name, "ranges of the framework without a clock log that says when", len(found.ranges))
+                self._keep([problem] if len(found.ranges) else [])
+                continue
+            spans = np.empty(len(found.ranges), SPAN)
+            spans["start_ns"] = clock.ns(found.ranges["start"])
+            spans["duration_ns"] = clock.ns(found.ranges["end"]) - spans["start_ns"]
+            spans["name"], spans["thread"] = found.ranges["name"], found.ranges["thread"]
+            spans["kind"], spans["number"] = SPAN_FRAMEWORK, MISSING
+            self._parts.add_spans(found.names, spans, EPOCH, name)
+
+    def _host_counter(self) -> clocks.Clock | None:
+        """What the counter of the host is in time since the epoch."""
+        logs = {name.rpartition("/")[2].split(".")[0]: name for name in self._group.files.get(ASCEND, ())}
+        if "host_start" not in logs or self._wall_ns is None:
+            return None
+        host = clocks.start_log(self._files.joined(logs["host_start"]), Losses(logs["host_start"])).values
+        if "cntvct" not in host or "clock_monotonic_raw" not in host:
+            return None
+        info = logs.get("info")
+        khz = clocks.device_info(self._files.joined(info), Losses(info)).host_khz if info else None
+        scale = clocks.Clock(khz=khz or clocks.DEFAULT_KHZ)
+        offset = host["clock_monotonic_raw"] - scale.duration_ns(host["cntvct"]) + self._wall_ns
+        return clocks.Clock(EPOCH, scale.khz, offset)
+
+    def _minddata(self) -> None:
+        parts = self._parts
+        for kind, parse in (("pipeline", minddata.pipeline), ("pipeline_table", minddata.pipeline_table)):
+            for name, data in self._each(kind) if not parts.pipeline else ():
+                found = parse(data, name)
+                self._keep(found.problems)
+                parts.pipeline = found.stages
+                parts.metadata["pipeline_sampling_interval_ms"] = found.sampling_interval_ms
+        for name, data in self._each("cpu_use"):
+            use = minddata.cpu_utilization(data, name)
+            self._keep(use.problems)
+            parts.pipeline = minddata.with_cpu_use(parts.pipeline, use.stages)
+            parts.metadata["processors"] = use.processors
+            parts.metadata["process_cpu_percent"], parts.metadata["machine"] = use.process_percent, use.machine
+        for kind in ("device_queue", "iterator"):  # without a queue of the device, what the iterator saw
+            for name, data in self._each(kind) if "batches_clock" not in parts.metadata else ():
+                batches = minddata.batches(data, name)
+                self._keep(batches.problems)
+                parts.add_batches(batches.batches, name)
+        for name, data in self._each("get_next"):
+            fetches = minddata.fetches(data, name)
+            self._keep(fetches.problems)
+            if parts.fits(_gpu_clock(fetches.fetches), name, "fetches", len(fetches.fetches)):
+                parts.fetches = fetches.fetches
+
+    def _sums(self) -> None:
+        """What the tools summed up, where nothing better is there."""
+        sources = (
+            ("cpu_detail", cpu.totals), ("gpu_detail", gpu.totals), ("op_statistic", ascend_outputs.op_statistic),
+            ("cpu_types", cpu.totals), ("gpu_types", gpu.totals),
+        )  # fmt: skip
+        for kind, parse in sources:
+            for name, data in self._each(kind) if not len(self._parts.executions) else ():
+                found = parse(data, name)
+                self._keep(found.problems)
+                self._parts.add_totals(found.operators, found.totals)
+
+
+def _target(group: Group) -> str:
+    """The kind of device, as far as the files tell."""
+    if any(kind in group.files for kind in _GPU_KINDS):
+        return "gpu"
+    return "ascend" if any(kind in group.files for kind in _ASCEND_KINDS) else "cpu"
+
+
+def _gpu_clock(rows: NDArray[np.void]) -> str:
+    """A GPU's clock is the wall clock, unless its values say that it is not."""
+    return EPOCH if clock_of(rows["start_ns"]) == EPOCH else DEVICE

@@ -1,0 +1,287 @@
+"""Timelines in Chrome's format: `trace_view`, `msprof_*`, `step_trace_*`, `task_time_*` and `hccl_*.json`.
+
+What an event is depends on the process that it belongs to, and the names of processes may stand behind their events:
+all complete events are gathered as columns first, and sorted out at the end. Times are microseconds, as numbers or as
+text; their digits go into nanoseconds without a float64 between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from instrument.trace import jsontext
+from instrument.trace.ascend_outputs import side_of
+from instrument.trace.cpu import US, operator_of
+from instrument.trace.events import (
+    COMMUNICATION,
+    CPU,
+    EXECUTION,
+    MISSING,
+    OVERLAP,
+    REDUCE,
+    SPAN,
+    SPAN_FRAMEWORK,
+    SPAN_STEP,
+    STEP,
+    Operator,
+    Problem,
+)
+from instrument.trace.text import LIMIT, Buffer, Index, Losses, numbers, scaled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Events that are converted at a time.
+_BLOCK = 1 << 15
+_EVENT = np.dtype(
+    [("start_ns", "i8"), ("duration_ns", "i8"), ("name", "i4"), ("lane", "i4"), ("task_type", "i4"), ("task", "i8")]
+)
+_STEP_CATEGORIES = ("Iteration Time", "Reduce")
+_DERIVED_CATEGORIES = ("FP_BP Time", "Iteration Refresh")
+#: Tasks of the runtime, which are no operators.
+_RUNTIME = re.compile(
+    r"EVENT_|NOTIFY_|MEMCPY|REDUCE_ASYNC|SDMA|WRITE_VALUE|PLACE_HOLDER|PROFIL|LABEL_|STREAM_|MODEL_", re.IGNORECASE
+)
+_STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
+_MODEL = re.compile(r"Model ID:\s*(\d{1,18})")
+_OVERLAP_COLUMNS = {
+    "computing": "computing_ns",
+    "communication": "communication_ns",
+    "communication(not overlapped)": "communication_not_overlapped_ns",
+    "free": "free_ns",
+}
+_OTHER, _HARDWARE, _COLLECTIVE, _PLANE, _CPU, _OVERLAP, _SCOPE = range(7)
+_PROCESSES = {
+    "ascend hardware": _HARDWARE,
+    "hccl": _COLLECTIVE,
+    "communication": _COLLECTIVE,
+    "cpu op": _CPU,
+    "overlap analysis": _OVERLAP,
+    "scope layer": _SCOPE,
+}
+
+
+class Timeline(NamedTuple):
+    """What a timeline holds, in the terms of `Capture`; `phases` counts its events by `ph`."""
+
+    operators: list[Operator]
+    executions: NDArray[np.void]
+    activities: NDArray[np.void]
+    names: list[str]
+    spans: NDArray[np.void]
+    steps: NDArray[np.void]
+    reduces: NDArray[np.void]
+    overlap: NDArray[np.void]
+    phases: dict[str, int]
+    problems: list[Problem]
+
+
+def timeline(data: Buffer, file: str) -> Timeline:
+    """The events of a timeline, a list or `{"traceEvents": [...]}`.
+
+    Executions are the operators of devices, of the CPU and of communication; activities the tasks below them; spans all
+    else that the host did. Scopes are left out, as they are made of the names of operators. A step begins where the one
+    before it ended, if the file has that one.
+    """
+    losses = Losses(file)
+    reader = _Reader(losses)
+    for event in jsontext.elements(data, losses, "traceEvents"):
+        reader.take(event)
+    return reader.result()
+
+
+class _Reader:
+    """Gathers events, then says what they are."""
+
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+        self._phases: Counter[str] = Counter()
+        self._names, self._task_types = Index(), Index([""])
+        self._lanes: dict[tuple[int | str, int | str], int] = {}
+        self._processes: dict[int | str, str] = {}
+        self._threads: dict[tuple[int | str, int | str], str] = {}
+        self._steps: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._reduces: list[tuple[int, int, int, int, int]] = []
+        self._pending: list[tuple[str, str, int, int, int, int]] = []
+        self._done: list[NDArray[np.void]] = [np.empty(0, _EVENT)]
+
+    def take(self, event: Any) -> None:
+        if not isinstance(event, dict) or not isinstance(event.get("ph"), str):
+            self._losses.add("elements that are no events")
+            return
+        self._phases[event["ph"]] += 1
+        arguments = event.get("args")
+        arguments = arguments if isinstance(arguments, dict) else {}
+        if event["ph"] == "M":
+            self._take_name(event, arguments)
+        elif event["ph"] == "X":
+            self._take_complete(event, arguments)
+        elif event["ph"] in ("B", "E"):
+            self._losses.add("events that only begin or end")
+
+    def _take_name(self, event: dict[str, Any], arguments: dict[str, Any]) -> None:
+        pid, tid = _id(event.get("pid")), _id(event.get("tid"))
+        if event.get("name") == "process_name":
+            self._processes[pid] = str(arguments.get("name", ""))
+        elif event.get("name") == "thread_name":
+            self._threads[pid, tid] = str(arguments.get("name", ""))
+
+    def _take_complete(self, event: dict[str, Any], arguments: dict[str, Any]) -> None:
+        if event.get("cat") in _STEP_CATEGORIES:
+            self._take_step(event, arguments)
+        elif event.get("cat") not in _DERIVED_CATEGORIES:
+            key = (_id(event.get("pid")), _id(event.get("tid")))
+            task = arguments.get("Task Id", arguments.get("task id"))
+            row = (
+                str(event.get("ts", "")),
+                str(event.get("dur", "")),
+                self._names(str(event.get("name", ""))),
+                self._lanes.setdefault(key, len(self._lanes)),
+                self._task_types(str(arguments.get("Task Type", ""))),
+                task if isinstance(task, int) and 0 <= task < LIMIT else MISSING,
+            )
+            self._pending.append(row)
+            if len(self._pending) == _BLOCK:
+                self._convert()
+
+    def _take_step(self, event: dict[str, Any], arguments: dict[str, Any]) -> None:
+        """The model is that of the thread's name. Several files may hold the same steps, so they count once."""
+        start, duration, fp, bp = (
+            scaled(str(value).strip(), US)
+            for value in (event.get("ts"), event.get("dur"), arguments.get("FP Start"), arguments.get("BP End"))
+        )
+        number = arguments.get("Iteration ID")
+        if start is None or duration is None or not isinstance(number, int) or not 0 <= number < LIMIT:
+            self._losses.add("steps and reduces without number, start or duration")
+        elif event["cat"] == "Reduce":
+            name = self._names(re.sub(r"^Reduce_\d+_", "Reduce ", str(event.get("name", ""))))
+            self._reduces.append((number, MISSING, name, start, duration))
+        else:
+            thread = self._threads.get((_id(event.get("pid")), _id(event.get("tid"))), "")
+            model = _MODEL.search(thread)
+            key = (int(model[1]) if model else MISSING, number)
+            points = (MISSING if fp is None else fp, MISSING if bp is None else bp)
+            self._steps.setdefault(key, (number, start, *points, start + duration, key[0]))
+
+    def _convert(self) -> None:
+        starts, durations, *rest = zip(*self._pending, strict=True) if self._pending else [()] * 6
+        rows = np.empty(len(self._pending), _EVENT)
+        rows["start_ns"], has_start = numbers(starts, self._losses, "ts", US)
+        rows["duration_ns"], has_duration = numbers(durations, self._losses, "dur", US)
+        for name, column in zip(("name", "lane", "task_type", "task"), rest, strict=True):
+            rows[name] = column
+        self._done.append(rows[has_start & has_duration])
+        self._pending = []
+
+    def result(self) -> Timeline:
+        self._convert()
+        events = np.concatenate(self._done)
+        events = events[np.argsort(events["start_ns"], kind="stable")]
+        kinds = np.array([self._kind(*key) for key in self._lanes], np.int64)
+        kind = kinds[events["lane"]] if len(kinds) else np.empty(0, np.int64)
+        is_task = np.isin(kind, (_HARDWARE, _COLLECTIVE, _PLANE, _CPU))
+        operators, executions, is_activity = self._executions(events[is_task], kind[is_task])
+        return Timeline(
+            operators,
+            executions[~is_activity],
+            executions[is_activity],
+            self._names.names,
+            self._spans(events[kind == _OTHER]),
+            _with_intervals(np.array(list(self._steps.values()), STEP)),
+            np.unique(np.array(self._reduces, REDUCE)),
+            self._overlap(events[kind == _OVERLAP]),
+            dict(self._phases),
+            self._losses.problems(),
+        )
+
+    def _kind(self, pid: int | str, tid: int | str) -> int:
+        """What the events of a thread are."""
+        kind = _PROCESSES.get(self._processes.get(pid, "").strip().lower(), _OTHER)
+        is_plane = self._threads.get((pid, tid), "").startswith("Plane")
+        return _PLANE if kind == _COLLECTIVE and is_plane else kind
+
+    def _executions(
+        self, tasks: NDArray[np.void], kind: NDArray[np.int64]
+    ) -> tuple[list[Operator], NDArray[np.void], NDArray[np.bool_]]:
+        """Operators, their executions, and which of those are activities below operators."""
+        keys = np.stack([tasks["name"].astype(np.int64), tasks["task_type"].astype(np.int64), kind], axis=1)
+        distinct, rows = np.unique(keys, axis=0, return_inverse=True)
+        names, types = self._names.names, self._task_types.names
+        operators = [operator_of(names[name], _side(types[task], of)) for name, task, of in distinct.tolist()]
+        is_below = [of == _PLANE or bool(_RUNTIME.match(types[task])) for _, task, of in distinct.tolist()]
+        result = np.empty(len(tasks), EXECUTION)
+        for name in ("start_ns", "duration_ns", "task"):
+            result[name] = tasks[name]
+        result["operator"] = rows.reshape(-1)
+        result["stream"] = self._threads_of(tasks)
+        result["step"] = MISSING
+        return operators, result, np.array(is_below, np.bool_)[rows.reshape(-1)]
+
+    def _threads_of(self, events: NDArray[np.void]) -> NDArray[np.int64]:
+        threads = [tid if isinstance(tid, int) and abs(tid) < LIMIT else MISSING for _, tid in self._lanes]
+        result: NDArray[np.int64] = np.array([*threads, MISSING], np.int64)[events["lane"]]
+        return result
+
+    def _spans(self, events: NDArray[np.void]) -> NDArray[np.void]:
+        result = np.empty(len(events), SPAN)
+        for name in ("start_ns", "duration_ns", "name"):
+            result[name] = events[name]
+        result["thread"] = self._threads_of(events)
+        matches = [_STEP_NAME.fullmatch(name) for name in self._names.names]
+        steps = np.array([*(int(match[1]) if match else MISSING for match in matches), MISSING], np.int64)
+        result["number"] = steps[events["name"]]
+        result["kind"] = np.where(result["number"] >= 0, SPAN_STEP, SPAN_FRAMEWORK)
+        return result
+
+    def _overlap(self, events: NDArray[np.void]) -> NDArray[np.void]:
+        """The sums over the whole file, in one row; none without such events."""
+        if not len(events):
+            return np.empty(0, OVERLAP)
+        result = np.zeros(1, OVERLAP)
+        result["step"] = result["stage_ns"] = result["bubble_ns"] = result["preparing_ns"] = MISSING
+        for row, name in enumerate(self._names.names):
+            column = _OVERLAP_COLUMNS.get(name.lower())
+            if column:
+                result[column] += events["duration_ns"][events["name"] == row].sum()
+        return result
+
+
+def _id(value: Any) -> int | str:
+    """A process or thread, which may be anything."""
+    return value if isinstance(value, int) else str(value)
+
+
+def _side(task_type: str, kind: int) -> str:
+    if kind in (_COLLECTIVE, _PLANE):
+        return COMMUNICATION
+    return CPU if kind == _CPU else side_of(task_type)
+
+
+def _with_intervals(steps: NDArray[np.void]) -> NDArray[np.void]:
+    """`steps` by model and number, each once, and from the end of the one before it."""
+    steps = steps[np.lexsort((steps["start_ns"], steps["step"], steps["model"]))]
+    is_new = np.ones(len(steps), np.bool_)
+    is_new[1:] = (steps["model"][1:] != steps["model"][:-1]) | (steps["step"][1:] != steps["step"][:-1])
+    steps = steps[is_new]
+    follows = (steps["model"][1:] == steps["model"][:-1]) & (steps["step"][1:] == steps["step"][:-1] + 1)
+    follows &= steps["end_ns"][:-1] <= steps["start_ns"][1:]
+    steps["start_ns"][1:] = np.where(follows, steps["end_ns"][:-1], steps["start_ns"][1:])
+    return steps
+
+
+def merged_steps(found: Sequence[Timeline]) -> tuple[list[str], NDArray[np.void], NDArray[np.void]]:
+    """Names, steps and reduces of several files: each may hold one iteration, or all of them."""
+    names = Index()
+    reduces = [np.empty(0, REDUCE)]
+    for one in found:
+        rows = one.reduces.copy()
+        used = {place: names(one.names[place]) for place in np.unique(rows["name"]).tolist()}
+        rows["name"] = [used[place] for place in rows["name"].tolist()]
+        reduces.append(rows)
+    steps = _with_intervals(np.concatenate([np.empty(0, STEP), *(one.steps for one in found)]))
+    return names.names, steps, np.unique(np.concatenate(reduces))
