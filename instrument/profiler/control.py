@@ -1,0 +1,159 @@
+"""What a profiler does when it is asked for something: (state, request) -> next state, actions, a word; a table.
+
+There is no other logic about order in the profiler: each pair is one row, which does what a user would expect, or
+refuses with what to do instead.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class State(Enum):
+    """Where a profiler is. The last three have a schedule, `RECORDING` may have one."""
+
+    IDLE = "nothing was recorded yet"
+    DONE = "a window was recorded"
+    RECORDING = "a window is open"
+    #: `on_trace_ready` is running.
+    DELIVERING = "on_trace_ready is running"
+    #: Between the windows of a schedule.
+    WAITING = "the schedule waits"
+    WARMING = "the schedule warms up"
+    #: The last step of a schedule's window is running.
+    SAVING = "the window's last step is running"
+
+
+class Request(Enum):
+    START = "start()"
+    #: `start()` of a profiler with a schedule.
+    BEGIN = "start() with a schedule"
+    STOP = "stop()"
+    ANALYSE = "analyse()"
+    #: The end of a `with` block or of the interpreter, or an exception: it comes when it comes.
+    EXIT = "the end"
+    #: `step()` with a schedule: what the next step is for.
+    TO_NONE = "step() to a step that is not recorded"
+    TO_WARMUP = "step() to a step of warm-up"
+    TO_RECORD = "step() to a step that is recorded"
+    TO_SAVE = "step() to the last step that is recorded"
+
+
+class Action(Enum):
+    #: Make ready what takes time.
+    PREPARE = auto()
+    #: Open a window; the one action that two profilers of a process cannot do at once.
+    OPEN = auto()
+    #: Close the window and bring its trace to the event file.
+    CLOSE = auto()
+    #: Call `on_trace_ready`.
+    DELIVER = auto()
+    #: Say so if no window was ever opened.
+    REPORT = auto()
+    EXPLAIN = auto()
+
+
+class Row(NamedTuple):
+    """`refusal` is raised, `warning` is logged; with a refusal nothing else happens."""
+
+    state: State
+    actions: tuple[Action, ...] = ()
+    refusal: str = ""
+    warning: str = ""
+
+
+_PREPARE, _OPEN, _CLOSE, _DELIVER, _REPORT, _EXPLAIN = Action
+_END = (_CLOSE, _DELIVER)
+#: In `DONE`: without any window it is `IDLE` again, see `settled`.
+_IDLE, _DONE, _RECORDING, _DELIVERING, _WAITING, _WARMING, _SAVING = State
+
+_NO_STOP = "stop() was called, but nothing is being recorded; call start() first."
+_NO_ANALYSE = "analyse() was called, but nothing was recorded yet; call start(), train some steps, then stop()."
+_AGAIN = "start() was called while the profiler is recording already; it goes on recording the same window."
+_WAITS = "start() was called again; the schedule goes on as it is."
+_EARLY_STEP = "step() was called before start(); the schedule begins with start()."
+_INSIDE = "{request} was called inside of on_trace_ready, where only results can be asked for; it does nothing."
+_CUT = "The schedule leaves RECORD without RECORD_AND_SAVE; the window ends here and is kept."
+
+
+def _resting(state: State, stop: Row, analyse: Row, step_warning: str) -> dict[Request, Row]:
+    steps = (Request.TO_NONE, Request.TO_WARMUP, Request.TO_RECORD, Request.TO_SAVE)
+    return {
+        Request.START: Row(_RECORDING, (_OPEN,)),
+        Request.BEGIN: Row(_WAITING),
+        Request.STOP: stop,
+        Request.ANALYSE: analyse,
+        Request.EXIT: Row(state),
+        **{step: Row(state, warning=step_warning) for step in steps},
+    }
+
+
+def _scheduled(state: State, is_saving: bool = False) -> dict[Request, Row]:
+    """States between the begin and the end of a schedule in which no window is open, or one is at its end."""
+    end = _END if is_saving else ()
+    return {
+        Request.START: Row(state, warning=_WAITS),
+        Request.BEGIN: Row(state, warning=_WAITS),
+        Request.STOP: Row(_DONE, (*end, _REPORT)),
+        Request.ANALYSE: Row(_DONE, (*end, _EXPLAIN)) if is_saving else Row(state, (_EXPLAIN,)),
+        Request.EXIT: Row(_DONE, (*end, _REPORT)),
+        Request.TO_NONE: Row(_WAITING, end),
+        Request.TO_WARMUP: Row(_WARMING, end if state is _WARMING else (*end, _PREPARE)),
+        Request.TO_RECORD: Row(_RECORDING, (*end, _OPEN)),
+        Request.TO_SAVE: Row(_SAVING, (*end, _OPEN)),
+    }
+
+
+TABLE: dict[State, dict[Request, Row]] = {
+    _IDLE: _resting(_IDLE, Row(_IDLE, refusal=_NO_STOP), Row(_IDLE, refusal=_NO_ANALYSE), _EARLY_STEP),
+    _DONE: _resting(_DONE, Row(_DONE), Row(_DONE, (_EXPLAIN,)), ""),
+    _RECORDING: {
+        Request.START: Row(_RECORDING, warning=_AGAIN),
+        Request.BEGIN: Row(_RECORDING, warning=_WAITS),
+        Request.STOP: Row(_DONE, _END),
+        Request.ANALYSE: Row(_DONE, (*_END, _EXPLAIN)),
+        Request.EXIT: Row(_DONE, _END),
+        Request.TO_NONE: Row(_WAITING, _END, warning=_CUT),
+        Request.TO_WARMUP: Row(_WARMING, (*_END, _PREPARE), warning=_CUT),
+        Request.TO_RECORD: Row(_RECORDING),
+        Request.TO_SAVE: Row(_SAVING),
+    },
+    _DELIVERING: {
+        request: Row(_DELIVERING, (_EXPLAIN,))
+        if request is Request.ANALYSE
+        else Row(_DELIVERING, warning=_INSIDE.format(request=request.value))
+        for request in Request
+    },
+    _WAITING: _scheduled(_WAITING),
+    _WARMING: _scheduled(_WARMING),
+    _SAVING: _scheduled(_SAVING, is_saving=True),
+}
+
+#: What replaces a row that would open a window while another profiler of the process has one open.
+_OCCUPIED = (
+    "Another profiler records into {other}; a process has one profiler of the device. Stop that one first, or record "
+    "both windows with one Profiler."
+)
+OCCUPIED: dict[Request, Row] = {
+    Request.START: Row(_IDLE, refusal=_OCCUPIED),
+    Request.TO_RECORD: Row(_WAITING, warning=_OCCUPIED),
+    Request.TO_SAVE: Row(_WAITING, warning=_OCCUPIED),
+}
+
+
+def decide(state: State, request: Request, other: str = "") -> Row:
+    """The row for a request; `other` is where another profiler of this process has a window open, empty if none has."""
+    row = TABLE[state][request]
+    if not other or Action.OPEN not in row.actions or Action.CLOSE in row.actions:
+        return row
+    instead = OCCUPIED[request]
+    next_state = state if instead.refusal else instead.state
+    return Row(next_state, (), instead.refusal.format(other=other), instead.warning.format(other=other))
+
+
+def settled(state: State, windows: int) -> State:
+    """`DONE` and `IDLE` differ in whether there is a window to look at."""
+    if state in (State.IDLE, State.DONE):
+        return State.DONE if windows else State.IDLE
+    return state

@@ -1,0 +1,85 @@
+"""Bring the raw files of a window into the trace event file, and make sure of it before they are deleted.
+
+Files are read and written a piece at a time, so memory does not grow with the window. What was written is read back and
+compared with the raw files byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+
+from instrument.codec import event as event_codec
+from instrument.codec import trace as trace_codec
+from instrument.errors import CorruptFrame, CorruptMessage, RecordingError
+from instrument.values import TRACE_KIND, Event, Item, Trace
+from instrument.write.readback import payloads
+from instrument.write.sink import Sink
+
+#: Names of files of ours; they stand first, so that a file that is cut keeps what says what the window was.
+OWN_PREFIX = "instrument."
+OWN_KIND = "instrument"
+
+
+def hand_over(directory: str, window: int, device: int, kind_of: Callable[[str], str], sink: Sink) -> int:
+    """Write all files below `directory`, and return how many bytes they have together.
+
+    Raises:
+        RecordingError: not all of it is in the event file.
+        OSError: a raw file cannot be read.
+    """
+    begin = sink.stats.bytes
+    total_bytes = 0
+    for piece in _pieces(directory, window, device, kind_of):
+        total_bytes += len(piece.data)
+        item = Item(TRACE_KIND, piece.name, trace_codec.encode(piece))
+        if not sink.write(Event(0, time.time(), [item])):
+            notice = sink.take_error()
+            raise RecordingError(f"{sink.path}: {notice.reason if notice else 'a piece was refused'}")
+    sink.flush()
+    _verify(sink.path, begin, _pieces(directory, window, device, kind_of))
+    return total_bytes
+
+
+def _files(directory: str) -> list[str]:
+    """Regular files by their path inside `directory`, ours first."""
+    found = []
+    for folder, _, names in os.walk(directory):
+        paths = (os.path.join(folder, name) for name in names)
+        found += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
+    names = [os.path.relpath(path, directory).replace(os.sep, "/") for path in found]
+    return sorted(names, key=lambda name: (not name.startswith(OWN_PREFIX), name))
+
+
+def _pieces(directory: str, window: int, device: int, kind_of: Callable[[str], str]) -> Iterator[Trace]:
+    for name in _files(directory):
+        kind = OWN_KIND if name.startswith(OWN_PREFIX) else kind_of(name)
+        with open(os.path.join(directory, name), "rb", buffering=0) as file:
+            total_bytes = os.fstat(file.fileno()).st_size
+            offset = 0
+            while offset < total_bytes or not total_bytes:
+                data = file.read(min(trace_codec.CHUNK_BYTES, total_bytes - offset))
+                if not data and total_bytes:
+                    raise RecordingError(f"{file.name} became shorter while it was read.")
+                yield Trace(window, kind, device, name, offset, total_bytes, data)
+                offset += len(data)
+                if not total_bytes:
+                    break
+
+
+def _verify(path: str, begin: int, expected: Iterator[Trace]) -> None:
+    try:
+        for found, piece in zip_longest(_written(path, begin), expected):
+            if found != piece:  # compares views and bytes by content
+                raise RecordingError(f"{path} does not hold what was written to it.")
+    except (CorruptFrame, CorruptMessage) as error:
+        raise RecordingError(f"{path} does not hold what was written to it: {error}") from error
+
+
+def _written(path: str, begin: int) -> Iterator[Trace]:
+    for payload in payloads(path, begin):
+        for _, _, kind, _, decode in event_codec.scan(payload):
+            if kind == TRACE_KIND:
+                yield decode()

@@ -1,0 +1,267 @@
+"""The profiler's options: legacy names, checked once; what is unknown is refused, what has no effect is said.
+
+The enumerations have MindSpore's names and values; MindSpore's own members are taken as well.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, TypeVar
+
+log = logging.getLogger("instrument")
+
+Member = TypeVar("Member", bound=Enum)
+
+
+class ProfilerLevel(Enum):
+    """How much an Ascend device records."""
+
+    LevelNone = "LevelNone"
+    Level0 = "Level0"
+    Level1 = "Level1"
+    Level2 = "Level2"
+
+
+class ProfilerActivity(Enum):
+    """Whose work is recorded: operators of the host, of an Ascend device, of a GPU."""
+
+    NPU = "NPU"
+    GPU = "GPU"
+    CPU = "CPU"
+
+
+class AicoreMetrics(Enum):
+    """Which counters of an Ascend device's AI Core are recorded."""
+
+    PipeUtilization = "PipeUtilization"
+    ArithmeticUtilization = "ArithmeticUtilization"
+    Memory = "Memory"
+    MemoryL0 = "MemoryL0"
+    MemoryUB = "MemoryUB"
+    ResourceConflictRatio = "ResourceConflictRatio"
+    L2Cache = "L2Cache"
+    MemoryAccess = "MemoryAccess"
+    AiCoreNone = "None"
+
+
+class ExportType(Enum):
+    """What an Ascend device's own tools export."""
+
+    Db = "db"
+    Text = "text"
+
+
+#: The numbers that MindSpore 2.0 to 2.2 had for `aicore_metrics`.
+_AICORE_NUMBERS = {
+    -1: AicoreMetrics.AiCoreNone, 0: AicoreMetrics.ArithmeticUtilization, 1: AicoreMetrics.PipeUtilization,
+    2: AicoreMetrics.Memory, 3: AicoreMetrics.MemoryL0, 4: AicoreMetrics.ResourceConflictRatio,
+    5: AicoreMetrics.MemoryUB,
+}  # fmt: skip
+#: Arguments of earlier versions that MindSpore itself ignores by now.
+_OUTDATED = ("profile_communication", "op_time", "profile_framework", "host_stack", "timeline_limit")
+_BOTH = (ProfilerActivity.CPU, ProfilerActivity.NPU)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a profiler is told beside its schedule, in MindSpore's words; the defaults are MindSpore's.
+
+    `data_process` is None where nobody said: the data pipeline is recorded where that costs nothing, on the CPU.
+    """
+
+    start_profile: bool = True
+    profile_memory: bool = False
+    data_process: bool | None = None
+    activities: tuple[ProfilerActivity, ...] = _BOTH
+    profiler_level: ProfilerLevel = ProfilerLevel.Level0
+    aic_metrics: AicoreMetrics = AicoreMetrics.AiCoreNone
+    with_stack: bool = False
+    parallel_strategy: bool = False
+    l2_cache: bool = False
+    hbm_ddr: bool = False
+    pcie: bool = False
+    sys_io: bool = False
+    sys_interconnection: bool = False
+    host_sys: tuple[str, ...] = ()
+    sync_enable: bool = True
+    data_simplification: bool = True
+    record_shapes: bool = False
+    export_type: tuple[ExportType, ...] = (ExportType.Text,)
+    mstx: bool = False
+    mstx_domain_include: tuple[str, ...] = ()
+    mstx_domain_exclude: tuple[str, ...] = ()
+    keep_raw: bool = False
+
+    @classmethod
+    def check(cls, given: Mapping[str, Any]) -> Options:
+        """Raises `TypeError` or `ValueError` for the first wrong one."""
+        return cls(**{name: _check(name, value) for name, value in given.items()})
+
+    @property
+    def changed(self) -> set[str]:
+        """The names of those that differ from their defaults."""
+        default = Options()
+        return {one.name for one in fields(self) if getattr(self, one.name) != getattr(default, one.name)}
+
+
+def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], signature: Callable[..., Any]) -> Options:
+    """Options out of the arguments of `signature`; `outdated` are further ones, which only older versions knew.
+
+    Raises:
+        TypeError: an argument that no version knows; the message names the nearest one.
+        TypeError, ValueError: an argument's value is wrong.
+    """
+    given = dict(arguments)
+    for name, value in outdated.items():
+        if name == "aicore_metrics":
+            given["aic_metrics"] = value
+        elif name not in _OUTDATED:
+            raise TypeError(_unknown(name, signature))
+    ignored = sorted(outdated.keys() & set(_OUTDATED))
+    if ignored:
+        _say_once(f"{', '.join(ignored)}: MindSpore gave this up; it has no effect.")
+    return Options.check(given)
+
+
+def _unknown(name: str, signature: Callable[..., Any]) -> str:
+    known = [one for one in inspect.signature(signature).parameters if one not in ("self", "outdated")]
+    near = difflib.get_close_matches(name, known, 1, 0.0)
+    return f"Profiler got an unknown argument {name!r}; did you mean {near[0]!r}? It knows {', '.join(known)}."
+
+
+def warn_of_no_effect(options: Options, target: str, effective: Iterable[str]) -> None:
+    """Say once which of the options that somebody set do nothing on this device."""
+    without = sorted(options.changed - {"start_profile", "keep_raw", "activities", *effective})
+    if without:
+        _say_once(f"{', '.join(without)}: no effect on {target}.")
+    if target == "CPU" and ProfilerActivity.CPU not in options.activities:
+        _say_once("activities lack ProfilerActivity.CPU: no operator is recorded on CPU.")
+
+
+_said: set[str] = set()
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        log.warning("Profiler: %s", text)
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _check(name: str, value: Any) -> Any:
+    check = _CHECKS.get(name)
+    return _check_bool(name, value) if check is None else check(name, value)
+
+
+def _check_bool(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
+    return value
+
+
+def _check_optional_bool(name: str, value: Any) -> bool | None:
+    return None if value is None else _check_bool(name, value)
+
+
+def _member(kind: type[Member], name: str, value: Any) -> Member:
+    """A member of `kind`, given as such, as MindSpore's member of that name, or by its value."""
+    found = value.value if isinstance(value, Enum) else value
+    try:
+        return kind(found)
+    except ValueError:
+        members = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
+        raise ValueError(f"{name} is {value!r}; expected one of {members}.") from None
+
+
+def _members(kind: type[Member], name: str, value: Any) -> tuple[Member, ...]:
+    if isinstance(value, (str, Enum)):
+        value = [value]
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name} is {value!r}; expected a list of {kind.__name__}.")
+    return tuple(dict.fromkeys(_member(kind, name, one) for one in value))
+
+
+def _check_aic_metrics(name: str, value: Any) -> AicoreMetrics:
+    if isinstance(value, int) and not isinstance(value, bool) and value in _AICORE_NUMBERS:
+        return _AICORE_NUMBERS[value]
+    return _member(AicoreMetrics, name, value)
+
+
+def _check_texts(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} is {value!r}; expected a list.")
+    texts = tuple(one.value if isinstance(one, Enum) else one for one in value)
+    if not all(isinstance(one, str) for one in texts):
+        raise TypeError(f"{name} is {value!r}; expected a list of str.")
+    return texts
+
+
+def _check_activities(name: str, value: Any) -> tuple[ProfilerActivity, ...]:
+    return _members(ProfilerActivity, name, _BOTH if value is None else value)
+
+
+def _check_level(name: str, value: Any) -> ProfilerLevel:
+    return _member(ProfilerLevel, name, ProfilerLevel.Level0 if value is None else value)
+
+
+def _check_export_type(name: str, value: Any) -> tuple[ExportType, ...]:
+    return _members(ExportType, name, ExportType.Text if value is None else value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "data_process": _check_optional_bool,
+    "activities": _check_activities,
+    "profiler_level": _check_level,
+    "aic_metrics": _check_aic_metrics,
+    "export_type": _check_export_type,
+    "host_sys": _check_texts,
+    "mstx_domain_include": _check_texts,
+    "mstx_domain_exclude": _check_texts,
+}
+
+
+def check_directory(name: str, value: Any) -> str:
+    """The absolute path of a directory option; raises `TypeError` or `ValueError` for what is no path."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
+    path = os.fspath(value)
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ValueError(f"{name} is {path!r}; expected the path of a directory.")
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def check_callable(name: str, value: Any) -> Callable[..., Any] | None:
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected a function or None.")
+    return value  # type: ignore[no-any-return]
+
+
+@dataclass
+class Metadata:
+    """What the user adds to the windows that are closed from then on."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, key: Any, value: Any) -> None:
+        for name, given in (("key", key), ("value", value)):
+            if not isinstance(given, str):
+                raise TypeError(f"{name} is {given!r} of type {type(given).__name__}; expected str.")
+        self.values[key] = value
+
+    def add_json(self, key: Any, value: Any) -> None:
+        import json
+
+        self.add(key, value)
+        try:
+            self.values[key] = json.loads(value)
+        except ValueError as error:
+            del self.values[key]
+            raise ValueError(f"value of {key!r} is no JSON: {error}. Use add_metadata for plain text.") from None

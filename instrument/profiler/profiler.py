@@ -1,0 +1,289 @@
+"""`Profiler`: what a user holds. MindSpore's names, and torch's words beside them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from instrument.profiler import window
+from instrument.profiler.control import Request, State
+from instrument.profiler.options import (
+    AicoreMetrics,
+    ExportType,
+    ProfilerLevel,
+    check_callable,
+    check_directory,
+    from_arguments,
+)
+from instrument.profiler.recorder import Recorder
+from instrument.profiler.schedule import ProfilerAction, Schedule, action_of
+
+log = logging.getLogger("instrument")
+
+_STEP_REQUESTS = {
+    ProfilerAction.NONE: Request.TO_NONE,
+    ProfilerAction.WARMUP: Request.TO_WARMUP,
+    ProfilerAction.RECORD: Request.TO_RECORD,
+    ProfilerAction.RECORD_AND_SAVE: Request.TO_SAVE,
+}
+#: Whose steps the marks are.
+_SOURCE = "step()"
+
+
+class Profiler:
+    """Record what the device does, in windows, each kept in one trace event file in `output_path`.
+
+        profiler = Profiler(output_path="./run")      # before the dataset's iterator is built
+        for batch in batches:
+            train(batch)
+            profiler.step()
+        print(profiler.analyse())
+
+    A window opens with `start` (or at once, with `start_profile=True`) and closes with `stop`, `analyse`, the end of a
+    `with` block or of the program; with a `schedule`, `step` opens and closes windows. There may be many windows, one
+    after the other; one profiler of a process has one open at a time. For `model.train` see `StopAtStep` and
+    `StopAtEpoch`. What goes wrong with the device or the disk is logged once and stops no training.
+
+    Args:
+        output_path: the directory for the trace event file; made where it is missing.
+        start_profile: open a window (or begin the schedule) at once.
+        activities: whose work is recorded; on the CPU, `ProfilerActivity.CPU` is that of the operators.
+        profile_memory: record the memory of the device, on the CPU that of MindSpore's pool.
+        data_process: record the data pipeline. None is True on the CPU, where it costs nothing, and False elsewhere.
+        schedule: which steps to record, by the number of `step` calls; see `instrument.schedule`.
+        on_trace_ready: called with this profiler whenever a window was closed.
+        profiler_level, aic_metrics, with_stack, parallel_strategy, l2_cache, hbm_ddr, pcie, sys_io,
+            sys_interconnection, host_sys, sync_enable, data_simplification, record_shapes, export_type, mstx,
+            mstx_domain_include, mstx_domain_exclude: as MindSpore has them; what has no effect on the device at hand
+            is said once.
+        keep_raw: keep the device's raw files, which are deleted otherwise once the event file holds them.
+
+    Raises:
+        TypeError, ValueError: an argument is unknown, with the nearest one that is not, or its value is wrong.
+        RuntimeError: it starts at once, and another profiler has a window open.
+    """
+
+    def __init__(
+        self,
+        output_path: str | os.PathLike[str] = "./data",
+        *,
+        start_profile: bool = True,
+        activities: Iterable[Any] | None = None,
+        profile_memory: bool = False,
+        data_process: bool | None = None,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[[Any], object] | None = None,
+        profiler_level: Any = ProfilerLevel.Level0,
+        aic_metrics: Any = AicoreMetrics.AiCoreNone,
+        with_stack: bool = False,
+        parallel_strategy: bool = False,
+        l2_cache: bool = False,
+        hbm_ddr: bool = False,
+        pcie: bool = False,
+        sys_io: bool = False,
+        sys_interconnection: bool = False,
+        host_sys: Sequence[Any] = (),
+        sync_enable: bool = True,
+        data_simplification: bool = True,
+        record_shapes: bool = False,
+        export_type: Iterable[Any] | None = (ExportType.Text,),
+        mstx: bool = False,
+        mstx_domain_include: Sequence[str] = (),
+        mstx_domain_exclude: Sequence[str] = (),
+        keep_raw: bool = False,
+        **outdated: Any,
+    ) -> None:
+        given = {
+            "start_profile": start_profile, "activities": activities, "profile_memory": profile_memory,
+            "data_process": data_process, "profiler_level": profiler_level, "aic_metrics": aic_metrics,
+            "with_stack": with_stack, "parallel_strategy": parallel_strategy, "l2_cache": l2_cache, "hbm_ddr": hbm_ddr,
+            "pcie": pcie, "sys_io": sys_io, "sys_interconnection": sys_interconnection, "host_sys": host_sys,
+            "sync_enable": sync_enable, "data_simplification": data_simplification, "record_shapes": record_shapes,
+            "export_type": export_type, "mstx": mstx, "mstx_domain_include": mstx_domain_include,
+            "mstx_domain_exclude": mstx_domain_exclude, "keep_raw": keep_raw,
+        }  # fmt: skip
+        directory = check_directory("output_path", output_path)
+        options = from_arguments(given, outdated, Profiler)
+        self._schedule = check_callable("schedule", schedule)
+        self._on_trace_ready = check_callable("on_trace_ready", on_trace_ready)
+        #: How many times `step` was called, since a schedule's begin where there is one.
+        self.step_num = 0
+        self._step_start_ns = 0
+        self.recorder = Recorder(directory, options, self._ready if self._on_trace_ready is not None else None)
+        if options.start_profile:
+            self.start()
+
+    def _ready(self) -> None:
+        assert self._on_trace_ready is not None
+        self._on_trace_ready(self)
+
+    # ------------------------------------------------------------------ recording
+
+    def start(self) -> None:
+        """Open a window, or begin the schedule with step 0. While recording it changes nothing, and says so.
+
+        Raises:
+            RuntimeError: another profiler has a window open.
+        """
+        if self._schedule is None:
+            self.recorder.request = window.Request()
+            self._ask(Request.START)
+            return
+        is_begun = self.recorder.is_scheduled and self.recorder.state not in (State.IDLE, State.DONE)
+        self._ask(Request.BEGIN)
+        if not is_begun:
+            self.recorder.is_scheduled = True
+            self.step_num = 0
+            self._to_step()
+
+    def stop(self) -> None:
+        """Close the window and bring it to the event file; a schedule ends. When nothing is open it does nothing.
+
+        Raises:
+            RuntimeError: nothing was ever started.
+        """
+        cut = "stop() was called" if self.recorder.is_scheduled else ""
+        self._ask(Request.STOP, cut)
+
+    def step(self) -> None:
+        """A step of a hand-written loop is over; the next one begins."""
+        now_ns = time.time_ns()
+        opened = self.recorder.window
+        if opened is not None:
+            opened.marks.add_step(_SOURCE, self.step_num, self._step_start_ns, now_ns)
+        self._step_start_ns = now_ns
+        self.step_num += 1
+        if self._schedule is not None:
+            self._to_step()
+
+    def _to_step(self) -> None:
+        assert self._schedule is not None
+        action = action_of(self._schedule(self.step_num))
+        if isinstance(self._schedule, Schedule):
+            self.recorder.request = window.Request(self._schedule.window(self.step_num) or self._schedule.first_window)
+        self._ask(_STEP_REQUESTS[action])
+
+    def _ask(self, request: Request, reason: str = "") -> None:
+        before = self.recorder.window
+        self.recorder.ask(request, reason)
+        opened = self.recorder.window
+        if opened is not None and opened is not before:
+            self._step_start_ns = opened.start_ns
+
+    def __enter__(self) -> Profiler:
+        if self.recorder.state in (State.IDLE, State.DONE):
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close what is open. What was raised inside of the block is what the caller sees."""
+        if kind is None:
+            self._ask(Request.EXIT, "the with block ended" if self.recorder.is_scheduled else "")
+            return
+        opened = self.recorder.window
+        if opened is not None:
+            opened.marks.add_open_step(_SOURCE, self.step_num, self._step_start_ns)
+        try:
+            self._ask(Request.EXIT, describe(kind, error))
+        except Exception:
+            log.exception("Profiler: the window is lost.")
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """A fact of yours about the windows that are closed from now on."""
+        self.recorder.metadata.add(key, value)
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """The same with a value in JSON. Raises `ValueError` for what is none."""
+        self.recorder.metadata.add_json(key, value)
+
+    # ------------------------------------------------------------------ results
+
+    def analyse(
+        self,
+        offline_path: str | os.PathLike[str] | None = None,
+        pretty: bool = False,
+        step_list: Sequence[int] | None = None,
+        mode: str = "sync",
+    ) -> Any:
+        """Close the window if one is open, and explain the latest one: a `Profile`, saved beside the trace.
+
+        Args:
+            offline_path: a trace event file, run or raw directory to explain instead.
+            pretty: indent the JSON files.
+            step_list: only these steps, consecutive numbers.
+            mode: "sync" and "async" do the same: the analysis happens here and now.
+
+        Raises:
+            RuntimeError: nothing was recorded yet.
+        """
+        if mode not in ("sync", "async"):
+            raise ValueError(f"mode is {mode!r}; expected 'sync' or 'async'.")
+        if offline_path is not None:
+            return self.offline_analyse(offline_path, pretty, step_list)
+        profile = _steps_of(self._profile(), step_list)
+        profile.save(self.recorder.output_path, pretty=pretty)
+        return profile
+
+    @classmethod
+    def offline_analyse(
+        cls,
+        path: str | os.PathLike[str],
+        pretty: bool = False,
+        step_list: Sequence[int] | None = None,
+        data_simplification: bool = True,
+    ) -> Any:
+        """Explain the last window at `path`: a trace event file, a run, or a directory of raw files.
+
+        `data_simplification` has no effect: nothing of the trace is deleted.
+        """
+        source = check_directory("path", path)
+        profile = _steps_of(_explain(source, -1), step_list)
+        profile.save(source if os.path.isdir(source) else os.path.dirname(source), pretty=pretty)
+        return profile
+
+    def op_analyse(self, op_name: str | Sequence[str], device_id: int | None = None) -> str:
+        """Count, total and mean time of operators by type and input shapes, as MindSpore's JSON."""
+        return str(self._profile().op_analyse(op_name, device_id))
+
+    def key_averages(self) -> Any:
+        """Operators by name; its `table(sort_by, row_limit)` is a text."""
+        return self._profile().key_averages()
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline for Perfetto or chrome://tracing; compressed if `path` ends with `.gz`."""
+        self._profile().export_chrome_trace(path)
+
+    def _profile(self) -> Any:
+        self._ask(Request.ANALYSE)
+        if self.recorder.latest is None:
+            raise RuntimeError(
+                f"Profiler({self.recorder.output_path!r}): no window was recorded yet; the schedule is at step "
+                f"{self.step_num}."
+            )
+        return _explain(*self.recorder.latest)
+
+
+def describe(kind: type[BaseException], error: BaseException | None) -> str:
+    """An exception as the reason why a window is cut short."""
+    return f"{kind.__name__}: {error}"[:200] if error is not None and str(error) else kind.__name__
+
+
+def _explain(path: str, number: int) -> Any:
+    """The one place where the writing half calls the reading half, late, when the training's work is done."""
+    return import_module("instrument.analyse.profile").profile(path, window=number)
+
+
+def _steps_of(profile: Any, steps: Sequence[int] | None) -> Any:
+    if steps is None:
+        return profile
+    numbers = sorted(steps)
+    if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
+        raise ValueError(f"step_list is {list(steps)}; expected consecutive numbers of steps.")
+    return profile.of_steps(numbers[0], numbers[-1])

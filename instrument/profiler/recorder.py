@@ -1,0 +1,262 @@
+"""What stands behind a `Profiler` and the callbacks: it does what the table of `control` says.
+
+The device's profiler exists once in a process, so of all recorders one has a window open at a time. Nothing that goes
+wrong with the device, the disk or the user's `on_trace_ready` stops a training: it is logged, and the recorder can be
+used again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from instrument import framework
+from instrument.errors import InstrumentError
+from instrument.profiler import backends, control
+from instrument.profiler.backends import Backend
+from instrument.profiler.control import Action, State
+from instrument.profiler.handover import hand_over
+from instrument.profiler.options import Metadata, Options
+from instrument.profiler.signals import TerminationGuard
+from instrument.profiler.window import Request, Window
+from instrument.write.pool import open_sink
+from instrument.write.sink import Sink, Target
+
+log = logging.getLogger("instrument")
+
+Handler = Callable[[], object]
+
+_lock = threading.RLock()
+#: Who has a window open, and all who would have to be told of the end of the interpreter.
+_recording: Recorder | None = None
+_begun: set[Recorder] = set()
+
+
+class Recorder:
+    """Windows of one output path: all go to one trace event file, which is created with the first."""
+
+    def __init__(self, output_path: str, options: Options, on_ready: Handler | None = None) -> None:
+        self.output_path = output_path
+        self.metadata = Metadata()
+        self.state = State.IDLE
+        #: How many windows were opened and closed; each has the number of those before it.
+        self.windows = 0
+        #: The latest window: the event file and its number there, or a raw directory and -1.
+        self.latest: tuple[str, int] | None = None
+        #: What the next window is for.
+        self.request = Request()
+        self.is_scheduled = False
+        self._options = options
+        self._on_ready = on_ready
+        self._backend: Backend | None = None
+        self._window: Window | None = None
+        self._sink: Sink | None = None
+        self._said: set[str] = set()
+        self._is_busy = False
+        self._pid = os.getpid()
+        if framework.device_target() == "CPU":
+            self._arm()
+
+    def _arm(self) -> None:
+        """Have data pipelines recorded that are built from now on, before the first window opens."""
+        from instrument.profiler.backends import cpu
+
+        try:
+            cpu.arm(self._options)
+        except Exception as error:  # noqa: BLE001  whatever another MindSpore raises
+            self._say_error(f"the data pipeline is not recorded: {error}")
+
+    @property
+    def is_recording(self) -> bool:
+        return self._window is not None
+
+    @property
+    def window(self) -> Window | None:
+        return self._window
+
+    # ------------------------------------------------------------------ the table
+
+    def ask(self, request: control.Request, reason: str = "") -> None:
+        """Do what the table says; `reason` is what cuts an open window short.
+
+        Raises:
+            RuntimeError: the request makes no sense now; the message says what to do.
+        """
+        if os.getpid() != self._pid:
+            return  # a forked child has none of it
+        with _lock:
+            other = _recording.output_path if _recording is not None and _recording is not self else ""
+            row = control.decide(self.state, request, other)
+            if row.refusal:
+                raise RuntimeError(f"Profiler({self.output_path!r}): {row.refusal}")
+            if row.warning:
+                self._say(logging.WARNING, row.warning)
+            is_outermost, self._is_busy = not self._is_busy, True
+            try:
+                self._follow(row, reason)
+            finally:
+                self._is_busy = not is_outermost
+                if is_outermost:
+                    _guard.settle()
+
+    def _follow(self, row: control.Row, reason: str) -> None:
+        is_delivering = self.state is State.DELIVERING
+        state, window = row.state, self._window
+        is_kept = True
+        try:
+            for action in row.actions:
+                if action is Action.PREPARE:
+                    self.prepare()
+                elif action is Action.OPEN:
+                    self._open()
+                elif action is Action.CLOSE:
+                    is_kept = self._close(reason)
+                elif action is Action.DELIVER and is_kept:
+                    self._deliver()
+                elif action is Action.REPORT:
+                    self._report()
+        finally:
+            if self._window is None and state in (State.RECORDING, State.SAVING):  # it could not be opened
+                state = State.WAITING if self.is_scheduled else State.DONE
+            self.state = state if is_delivering else control.settled(state, self.windows)
+            self._register()
+        if window is not None and window.error is not None and not reason:
+            raise window.error
+
+    def _register(self) -> None:
+        """Be told of the end of the interpreter as long as there is something to do then."""
+        if self.state in (State.IDLE, State.DONE):
+            _begun.discard(self)
+        else:
+            _begun.add(self)
+
+    # ------------------------------------------------------------------ actions
+
+    def prepare(self) -> Backend | None:
+        """The backend; None, said once, where there is none for this device."""
+        try:
+            if self._backend is None:
+                self._backend = backends.create(framework.device_target(), self._options)
+                self._backend.prepare()
+        except Exception as error:  # noqa: BLE001  the edge to another's code
+            self._say_error(f"{type(error).__name__}: {error}")
+        return self._backend
+
+    def expect(self, is_next: bool) -> None:
+        """Whether the next step opens a window."""
+        if self.is_recording or (_recording is not None and _recording is not self):
+            return
+        backend = self.prepare()
+        if backend is not None:
+            try:
+                backend.expect(is_next)
+            except Exception as error:  # noqa: BLE001  the edge to another's code
+                self._say_error(f"{type(error).__name__}: {error}")
+
+    def _open(self) -> None:
+        global _recording
+        backend = self.prepare()
+        if backend is None:
+            return
+        try:
+            self._window = Window(self.output_path, backend, framework.device_number(), self.request)
+        except Exception as error:  # noqa: BLE001  the edge to another's code
+            self._say_error(f"the window ({self.request}) cannot be opened: {type(error).__name__}: {error}")
+            return
+        _recording = self
+        _guard.install()
+
+    def _close(self, reason: str) -> bool:
+        """Close the window; whether there is something in it to look at."""
+        global _recording
+        window, self._window, latest = self._window, None, self.latest
+        assert window is not None
+        self.latest = (window.directory, -1)  # as long as nothing better is known
+        try:
+            incomplete = window.close(reason, self.metadata.values)
+        except Exception as error:  # noqa: BLE001  the edge to another's code
+            what = f"the window ({window.request}) cannot be stopped: {type(error).__name__}: {error}"
+            self._say_error(f"{what}. What there is of it stays in {window.directory}.")
+            self.windows += 1
+            return False
+        finally:
+            _recording = None
+            _guard.remove()
+        if self.is_scheduled and not window.marks.has_steps:  # a loop ended with the last step of the one before
+            window.remove()
+            self.latest = latest
+            return False
+        self.windows += 1
+        if incomplete:
+            log.warning("Profiler: the window (%s) is not complete: %s.", window.request, incomplete)
+        if dropped := window.dropped:
+            log.warning("Profiler: %d marks were too many for one window and are missing in it.", dropped)
+        self._hand_over(window)
+        return True
+
+    def _hand_over(self, window: Window) -> None:
+        number, rank = self.windows - 1, framework.device_number()
+        assert self._backend is not None
+        try:
+            if self._sink is None:
+                self._sink = open_sink(Target(self.output_path, device=rank, kind="profile"), 0)
+            hand_over(window.directory, number, rank, self._backend.kind_of, self._sink)
+        except (OSError, InstrumentError) as error:
+            self._say_error(f"a window is not in the event file: {error}. Its raw files stay in {window.directory}.")
+            return
+        self.latest = (self._sink.path, number)
+        if self._options.keep_raw:
+            return
+        try:
+            window.remove()
+        except OSError as error:
+            self._say_error(f"raw files that are not needed any more cannot be deleted: {error}")
+
+    def _deliver(self) -> None:
+        if self._on_ready is None:
+            return
+        self.state = State.DELIVERING
+        try:
+            self._on_ready()
+        except Exception:
+            log.exception("Profiler: on_trace_ready failed; the trace itself is safe in %s.", self.output_path)
+
+    def _report(self) -> None:
+        if not self.windows:
+            log.warning(
+                "Profiler: the schedule's first window (%s) was not reached; nothing was recorded.", self.request
+            )
+
+    # ------------------------------------------------------------------ words
+
+    def _say_error(self, text: str) -> None:
+        self._say(logging.ERROR, text)
+
+    def _say(self, level: int, text: str) -> None:
+        """Log a text once."""
+        if text not in self._said:
+            self._said.add(text)
+            log.log(level, "Profiler: %s", text)
+
+
+@atexit.register
+def _end_all(reason: str = "the interpreter ended") -> None:
+    for recorder in list(_begun):
+        try:
+            recorder.ask(control.Request.EXIT, reason)
+        except Exception:
+            log.exception("Profiler: a window is lost: %s.", reason)
+
+
+def _terminate() -> bool:
+    """SIGTERM came; False where it came in the middle of what a recorder is doing, which does it again at its end."""
+    if any(recorder._is_busy for recorder in _begun):
+        return False
+    _end_all("SIGTERM, perhaps for Ctrl+C")
+    return True
+
+
+_guard = TerminationGuard(_terminate)

@@ -1,0 +1,98 @@
+"""Which steps are recorded: `schedule(wait, warmup, active, repeat, skip_first)`; pure.
+
+After `skip_first` steps, cycles of `wait + warmup + active` steps follow each other, `repeat` of them or, with 0,
+without end. Steps are counted from 0, as `Profiler.step` counts them: the first cycle records the steps
+[skip_first + wait + warmup, skip_first + wait + warmup + active), each further one as many later as a cycle is long.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class ProfilerAction(Enum):
+    """What a profiler does during a step."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+    WARM_UP = 1  # noqa: PIE796  MindSpore's spelling of the same
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The action for each step, as a function of its number."""
+
+    wait: int
+    warmup: int
+    active: int
+    repeat: int
+    skip_first: int
+
+    def __call__(self, step: int) -> ProfilerAction:
+        window = self.window(step)
+        if window is None:
+            return ProfilerAction.NONE
+        first, last = window
+        if step == last:
+            return ProfilerAction.RECORD_AND_SAVE
+        if step >= first:
+            return ProfilerAction.RECORD
+        return ProfilerAction.WARMUP if step >= first - self.warmup else ProfilerAction.NONE
+
+    def window(self, step: int) -> tuple[int, int] | None:
+        """The first and last step recorded in the cycle in which `step` lies; None where it lies in none."""
+        step -= self.skip_first
+        length = self.wait + self.warmup + self.active
+        if step < 0 or (self.repeat and step >= self.repeat * length):
+            return None
+        first = self.skip_first + step // length * length + self.wait + self.warmup
+        return first, first + self.active - 1
+
+    @property
+    def first_window(self) -> tuple[int, int]:
+        first = self.skip_first + self.wait + self.warmup
+        return first, first + self.active - 1
+
+
+def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, skip_first: int = 0) -> Schedule:
+    """When to record, for `Profiler(schedule=...)`; see `Schedule`.
+
+    Args:
+        wait: steps at the begin of a cycle in which nothing happens.
+        warmup: steps behind them in which the profiler is made ready.
+        active: steps that are recorded, at least 1; they make one window.
+        repeat: how many cycles there are; 0 for no end.
+        skip_first: steps before the first cycle.
+
+    Raises:
+        TypeError, ValueError: a number is none, or too small.
+    """
+    given = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
+    return Schedule(**{name: check_count(name, value, name == "active") for name, value in given.items()})
+
+
+def check_count(name: str, value: Any, least: int = 0) -> int:
+    """A Python or NumPy integer; raises `TypeError` for another type (bool is none), `ValueError` for one too small."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        given = f"{name} is {value!r} of type {type(value).__name__}"
+        raise TypeError(f"{given}; expected an int of at least {int(least)}.") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}; expected an int of at least {int(least)}.")
+    return number
+
+
+def action_of(given: Any) -> ProfilerAction:
+    """The action that a schedule of MindSpore's or torch's, or a function of the user's, answered."""
+    name = getattr(given, "name", None)
+    if not isinstance(name, str) or name not in ProfilerAction.__members__:
+        raise TypeError(f"The schedule answered {given!r}; expected one of {list(ProfilerAction.__members__)}.")
+    return ProfilerAction[name]

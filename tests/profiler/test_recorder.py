@@ -1,0 +1,263 @@
+"""What can go wrong around a window: nothing of it stops a training, and the next window works."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instrument import framework, marks
+from instrument.profiler import backends, handover, recorder
+from instrument.profiler.profiler import Profiler
+from instrument.profiler.recorder import Recorder
+from tests.profiler.fake import FakeBackend, windows
+
+
+def raw_directories(path: Path) -> list[Path]:
+    return sorted(path.glob("profile_raw_*"))
+
+
+def test_a_device_that_cannot_start(device: FakeBackend, tmp_path: Path, said: Any) -> None:
+    """It is logged once, nothing is left behind, and the next start works."""
+    device.fail_start = RuntimeError("device is gone")
+    profiler = Profiler(tmp_path, start_profile=False)
+    for _ in range(2):
+        profiler.start()
+        assert not profiler.recorder.is_recording
+    assert len(said("cannot be opened: RuntimeError: device is gone")) == 1
+    assert list(tmp_path.iterdir()) == []
+    device.fail_start = None
+    profiler.start()
+    profiler.stop()
+    assert len(windows(tmp_path)) == 1
+
+
+def test_a_device_that_cannot_stop(device: FakeBackend, tmp_path: Path, said: Any) -> None:
+    """Its window is lost but for what lies in the directory that the log names; marks are off again."""
+    profiler = Profiler(tmp_path)
+    device.fail_stop = RuntimeError("no answer")
+    profiler.stop()
+    assert len(said("cannot be stopped: RuntimeError: no answer")) == 1
+    assert marks._window is None
+    assert recorder._recording is None
+    device.fail_stop = None
+    profiler.start()
+    profiler.stop()
+    assert [one.number for one in windows(tmp_path)] == [1]
+
+
+def test_a_device_without_a_profiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    monkeypatch.setattr(framework, "device_target", lambda: "Abacus")
+    profiler = Profiler(tmp_path)
+    profiler.step()
+    profiler.start()
+    assert said() == [
+        "Profiler: FrameworkError: There is no profiler for the device 'Abacus'; there are CPU, Ascend, GPU."
+    ]
+
+
+def test_an_interrupt_while_opening_leaves_nothing(device: FakeBackend, tmp_path: Path) -> None:
+    device.fail_start = KeyboardInterrupt()
+    profiler = Profiler(tmp_path, start_profile=False)
+    with pytest.raises(KeyboardInterrupt):
+        profiler.start()
+    assert (list(tmp_path.iterdir()), marks._window, recorder._recording) == ([], None, None)
+    device.fail_start = None
+    profiler.start()
+    profiler.stop()
+    assert len(windows(tmp_path)) == 1
+
+
+def test_an_interrupt_while_closing_keeps_the_raw_files(
+    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is impatient finds them there, and the profiler works again."""
+
+    def interrupted(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    profiler = Profiler(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder, "hand_over", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            profiler.stop()
+    (directory,) = raw_directories(tmp_path)
+    assert profiler.recorder.latest == (str(directory), -1)
+    assert (directory / "hwts.data.0.slice_0").read_bytes() == b"\0" * 64
+    profiler.start()
+    profiler.stop()
+    assert [one.number for one in windows(tmp_path)] == [1]
+
+
+def test_operators_that_fail_late(device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of an operator that was still running is raised, when the window is safe."""
+    profiler = Profiler(tmp_path)
+
+    def fail() -> None:
+        raise ValueError("operator")
+
+    monkeypatch.setattr(framework, "wait_for_operators", fail)
+    with pytest.raises(ValueError, match="operator"):
+        profiler.stop()
+    (found,) = windows(tmp_path)
+    assert found.about["reason"] == "ValueError: operator"
+    assert found.raw == device.files
+
+
+@pytest.mark.parametrize("keep_raw", [False, True])
+def test_the_raw_directory(device: FakeBackend, tmp_path: Path, keep_raw: bool) -> None:
+    """It is removed once the event file holds it, unless somebody wants it."""
+    device.files = {"a/b.bin": b"b" * 3_000_000, "c.txt": b""}
+    profiler = Profiler(tmp_path, keep_raw=keep_raw)
+    profiler.stop()
+    (found,) = windows(tmp_path)
+    assert found.raw == device.files
+    directories = raw_directories(tmp_path)
+    assert len(directories) == keep_raw
+    for directory in directories:
+        assert {name: (directory / name).read_bytes() for name in found.files} == found.files
+
+
+def test_a_trace_that_differs_keeps_the_raw_files(
+    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
+    """One byte that is not read back as it was written is enough."""
+    written = handover.payloads
+
+    def damaged(path: str, offset: int) -> Any:
+        for number, payload in enumerate(written(path, offset)):
+            data = bytearray(payload)
+            data[-1] ^= number == 3
+            yield memoryview(bytes(data))
+
+    monkeypatch.setattr(handover, "payloads", damaged)
+    profiler = Profiler(tmp_path)
+    profiler.stop()
+    (directory,) = raw_directories(tmp_path)
+    assert (directory / "hwts.data.0.slice_0").read_bytes() == b"\0" * 64
+    (message,) = said("does not hold what was written to it")
+    assert str(directory) in message
+    assert profiler.recorder.latest == (str(directory), -1)
+    monkeypatch.undo()
+
+
+def test_a_full_disk_keeps_what_the_device_said(
+    device: FakeBackend, tmp_path: Path, small_disk_of: Callable[[str], Path], said: Any
+) -> None:
+    """No room for the event file: the raw files stay, training goes on; with room again the next window is whole."""
+    disk = small_disk_of("512k")
+    device.files = {"large.bin": b"x" * 300_000}
+    profiler = Profiler(disk)
+    profiler.stop()
+    (directory,) = raw_directories(disk)
+    assert (directory / "large.bin").stat().st_size == 300_000
+    assert len(said("a window is not in the event file")) == 1
+    for path in sorted(directory.iterdir()):
+        path.unlink()
+    device.files = {"small.bin": b"y" * 100_000}
+    profiler.start()
+    profiler.stop()
+    from instrument.read import traces
+
+    last = traces.windows(disk)[-1]
+    assert (last.number, last.problems) == (1, [])
+    assert b"".join(last.files["small.bin"]) == b"y" * 100_000
+    assert profiler.recorder._sink is not None
+    profiler.recorder._sink.close()
+
+
+def test_a_directory_that_cannot_be_made(device: FakeBackend, tmp_path: Path, said: Any) -> None:
+    (tmp_path / "file").write_text("")
+    profiler = Profiler(tmp_path / "file" / "run")
+    assert not profiler.recorder.is_recording
+    assert len(said("cannot be opened: NotADirectoryError")) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_nothing(device: FakeBackend, tmp_path: Path) -> None:
+    """It cannot stop its parent's window."""
+    profiler = Profiler(tmp_path)
+    pid = os.fork()
+    if pid == 0:
+        profiler.stop()
+        os._exit(len(device.calls) != 2)
+    assert os.waitpid(pid, 0)[1] == 0
+    profiler.stop()
+    assert len(windows(tmp_path)) == 1
+
+
+def test_many_marks_are_said(device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    opened = marks.open_window
+    monkeypatch.setattr(marks, "open_window", lambda: opened(5))
+    profiler = Profiler(tmp_path)
+    for _ in range(8):
+        profiler.step()
+    profiler.stop()
+    (found,) = windows(tmp_path)
+    assert (found.steps, found.about["dropped_marks"]) == ([0, 1, 2, 3, 4], 3)
+    assert len(said("3 marks were too many")) == 1
+
+
+def test_a_large_window_passes_in_pieces(device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A raw file is never held whole: the pieces that are written are of at most 1 MiB."""
+    device.files = {"large.bin": os.urandom(5_000_001)}
+    pieces: list[tuple[int, int]] = []
+    encode = handover.trace_codec.encode
+    monkeypatch.setattr(
+        handover.trace_codec, "encode", lambda piece: pieces.append((piece.offset, len(piece.data))) or encode(piece)
+    )
+    profiler = Profiler(tmp_path)
+    profiler.stop()
+    large = pieces[-5:]
+    assert [size for _, size in large] == [1 << 20] * 4 + [5_000_001 - (4 << 20)]
+    assert windows(tmp_path)[0].raw == device.files
+
+
+def test_the_public_profiler_steps_in_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    """Where MindSpore's raw profiler of the CPU is not to be had, its public one is used."""
+    from instrument.errors import FrameworkError
+    from instrument.profiler.backends.public import PublicBackend
+    from instrument.profiler.options import Options
+
+    def missing(*_: Any) -> Any:
+        raise FrameworkError("no such name.")
+
+    monkeypatch.setattr(framework, "cpu_profiler", missing)
+    backend = backends.create("CPU", Options())
+    assert isinstance(backend, PublicBackend)
+    assert backend.kind == "cpu"
+    assert said("no such name. MindSpore's public profiler is used instead") != []
+
+
+def test_windows_of_one_second_have_directories_of_their_own(device: FakeBackend, tmp_path: Path) -> None:
+    """The later one has the later name."""
+    profiler = Profiler(tmp_path, start_profile=False, keep_raw=True)
+    for _ in range(3):
+        profiler.start()
+        profiler.stop()
+    assert len(raw_directories(tmp_path)) == 3
+
+
+def test_a_recorder_is_forgotten_when_it_rests(device: FakeBackend, tmp_path: Path) -> None:
+    """What has a window open is kept until the interpreter ends; what has none may go."""
+    Profiler(tmp_path)
+    assert len(recorder._begun) == 1
+    recorder._end_all()
+    assert recorder._begun == set()
+    (found,) = windows(tmp_path)
+    assert found.about["reason"] == "the interpreter ended"
+
+
+def test_the_recorder_of_a_cpu_arms_the_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its construction, unless nobody wants it."""
+    from instrument.profiler.backends.minddata import PIPELINE
+    from instrument.profiler.options import Options
+
+    armed: list[int] = []
+    monkeypatch.setattr(PIPELINE, "arm", lambda: armed.append(1))
+    for data_process, expected in ((False, 0), (None, 1), (True, 2)):
+        Recorder(str(tmp_path), Options(data_process=data_process))
+        assert len(armed) == expected
