@@ -1,62 +1,7 @@
-"""Text for a terminal: aligned tables, numbers and times, and names that cannot disturb it.
-
-A name out of a file is never printed as it is: control characters, and those that change the direction of writing,
-stand as escapes.
-"""
+"""Text for a terminal; the layout is that of the tables of an analysis."""
 
 from __future__ import annotations
 
-import math
-import unicodedata
-from collections.abc import Sequence
+from instrument.analyse.layout import Cell, columns, escape, name, number, table
 
-Cell = str | int | float | None
-
-_NAME_COLUMNS = 60
-_GAP = "  "
-
-
-def escape(text: str) -> str:
-    """The text on one line, with everything that is not printable as a Python escape."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-def name(text: str) -> str:
-    """A name for a table: escaped, and a long one shortened in the middle."""
-    text = escape(text)
-    half = (_NAME_COLUMNS - 3) // 2
-    return text if len(text) <= _NAME_COLUMNS else f"{text[:half]}...{text[-half:]}"
-
-
-def number(value: float | None) -> str:
-    """Seven digits of a float, all of an int, the words of JSON for what is no number; a dash for none."""
-    if value is None:
-        return "-"
-    if isinstance(value, int):
-        return str(value)
-    if math.isfinite(value):
-        return f"{value:.7g}"
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Columns under their names: texts to the left, columns of numbers only to the right. No line ends in a space."""
-    lines = [list(header)] + [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rows]
-    for column in range(len(header)):
-        width = max(columns(line[column]) for line in lines)
-        is_number = bool(rows) and not any(isinstance(row[column], str) for row in rows)
-        for line in lines:
-            gap = " " * (width - columns(line[column]))
-            line[column] = gap + line[column] if is_number else line[column] + gap
-    return "\n".join(_GAP.join(line).rstrip() for line in lines)
-
-
-def columns(text: str) -> int:
-    """How many columns of a terminal a text takes: East Asian characters and emoji two, combining marks none."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
+__all__ = ["Cell", "columns", "escape", "name", "number", "table"]

@@ -18,7 +18,11 @@ from instrument._version import __version__
 from instrument.errors import InstrumentError
 from instrument.show.tables import escape
 
-_VERBS = {"ls": "list the runs at or below a directory", "show": "show what a run recorded"}
+_VERBS = {
+    "ls": "list the runs at or below a directory",
+    "show": "show what a run recorded",
+    "profile": "explain where the time of a training goes",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

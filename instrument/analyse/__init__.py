@@ -1,0 +1,1 @@
+"""Parsed traces -> tables that explain them; one module a question."""

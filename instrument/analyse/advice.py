@@ -1,0 +1,230 @@
+"""What to do about a profile: sentences, each with the figure that it rests on. Without a figure there is no advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from instrument.analyse import layout, pipeline
+from instrument.analyse import steps as step_tables
+from instrument.trace.events import AI_CPU, COMMUNICATION, SPAN_CALLBACK, PipelineStage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from instrument.analyse.profile import Profile
+    from instrument.analyse.table import Table, Value
+
+#: A few operators are worth a look of their own when they take half of the time: then work on the rest gains less.
+FEW_OPERATORS, FEW_PERCENT = 3, 50.0
+#: With hardly more operators than a few, a few of them take half of the time anyway.
+LEAST_OPERATORS = 3 * FEW_OPERATORS
+#: Below a tenth of the time, even without any conversion a step would not become noticeably faster.
+CONVERSION_PERCENT = 10.0
+#: AI CPU is a small processor beside the AI Core: above this share its operators are where a step can get faster.
+AI_CPU_PERCENT = 5.0
+#: A worker is busy, or has little to do, above and below these shares of one processor; MindInsight has the same.
+BUSY_PERCENT, IDLE_PERCENT = 75.0, 20.0
+#: Operators that only change how the same numbers are stored; those of Ascend, of the GPU and of the CPU.
+CONVERSIONS = frozenset(
+    {
+        "Cast", "TransData", "Transpose", "TransposeD", "TensorMove", "Identity", "Reformat", "FormatTransfer",
+        "TransDataRNN", "Contiguous", "AsStrided",
+    }
+)  # fmt: skip
+#: What waits for data on AI CPU does not compute there.
+_WAITS = ("getnext", "get_next", "initdataset")
+_MS = 10**6
+
+#: Type of a stage, without "Op" and "Dataset" -> what makes it faster.
+_REMEDIES: Mapping[str, str] = {
+    "Map": "give map() more num_parallel_workers, and python_multiprocessing=True where its functions are Python",
+    "Batch": "give batch() more num_parallel_workers, or do the work of per_batch_map earlier",
+    "Generator": "give GeneratorDataset more num_parallel_workers, or do less in its Python code",
+    "Shuffle": "make the buffer_size of shuffle() smaller, or shuffle the files instead of the rows",
+    "ImageFolder": "read from MindRecord or TFRecord files, or from a faster disk, with more num_parallel_workers",
+    "MindRecord": "read with more num_parallel_workers, or from a faster disk",
+    "TFReader": "read with more num_parallel_workers from more files, or from a faster disk",
+}
+_OTHER_REMEDY = "give it more num_parallel_workers, or use cache() for what is the same in each epoch"
+
+
+class Advice(NamedTuple):
+    """A sentence or two about `topic`: "data", "operators", "conversions", "AI CPU", "steps" or "window"."""
+
+    topic: str
+    text: str
+
+
+def advice(profile: Profile) -> list[Advice]:
+    """All that the figures of a profile advise, what matters for all the others first."""
+    parts = (_window, _warm_up, _data, _few_operators, _conversions, _ai_cpu)
+    return [Advice(topic, text) for part in parts for topic, text in part(profile)]
+
+
+def sentences(profile: Profile) -> Iterator[str]:
+    """The texts of `advice`."""
+    return (one.text for one in advice(profile))
+
+
+_Found = Iterator[tuple[str, str]]
+
+
+# ---------------------------------------------------------------- the window and its steps
+
+
+def _window(profile: Profile) -> _Found:
+    told = profile.metadata
+    if told.get("complete") is not False:
+        return
+    asked, first, last = told.get("requested"), told.get("first_step"), told.get("last_step")
+    text = "The window is incomplete"
+    if isinstance(asked, (list, tuple)) and len(asked) == 2:
+        text += f": steps {asked[0]} to {asked[1]} were asked for"
+        has_steps = isinstance(first, int) and isinstance(last, int) and 0 <= first <= last
+        text += f", it holds {first} to {last}" if has_steps else ", it holds none"
+    reason = str(told.get("reason") or "")
+    yield "window", f"{text}{f' ({reason})' if reason else ''}. Means over its steps may be of too few of them."
+
+
+def _warm_up(profile: Profile) -> _Found:
+    text = step_tables.warm_up(profile.steps)
+    if text:
+        yield "steps", f"{text} Let the window begin later, or look at the mean without the first step."
+
+
+# ---------------------------------------------------------------- data
+
+
+def _data(profile: Profile) -> _Found:
+    verdict = pipeline.verdict(profile.capture, profile.steps)
+    interval, total = _mean(profile.step_parts, "iteration_interval"), _mean(profile.step_parts, "total")
+    is_late = interval is not None and interval > pipeline.INTERVAL_NS
+    if not is_late and not verdict.is_waiting:
+        return
+    late = ""
+    if interval is not None and is_late:
+        share = f" ({100 * interval / total:.1f} % of it)" if total else ""
+        late = f"{interval / _MS:.3f} ms of each step{share} pass before its first operator"
+    if verdict.kind == pipeline.NOT_INPUT_BOUND and not verdict.is_of_steps:
+        yield "data", f"{late}, but not for data: {verdict.reason} {_callbacks(profile)}"
+        return
+    head = f"The training waits for data: {verdict.reason}" if verdict.is_waiting else ""
+    tail = f"{late}, and more than {pipeline.INTERVAL_NS // _MS} ms means waiting for data." if late else ""
+    yield "data", " ".join(filter(None, (head, tail, *_what_to_do(profile, verdict.stage))))
+
+
+def _mean(parts: Table, part: str) -> float | None:
+    """The mean of a part of the step, without the first one where there are others: it often warms up."""
+    row = next((row for row in parts.records() if row["part"] == part), {})
+    for column in ("mean_without_first_ns", "mean_ns"):
+        value = row.get(column)
+        if isinstance(value, (int, float)):
+            return float(value)
+    return None
+
+
+def _callbacks(profile: Profile) -> str:
+    """How much of the time between steps callbacks take, where their marks are in the trace."""
+    spans = profile.capture.spans
+    times = spans["duration_ns"][(spans["kind"] == SPAN_CALLBACK) & (spans["duration_ns"] >= 0)]
+    if not len(times) or not len(profile.capture.steps):
+        return "Look at what runs between the steps: callbacks, logging, evaluation."
+    each = int(times.sum()) / len(profile.capture.steps) / _MS
+    return f"Callbacks take {each:.3f} ms a step of what runs between the steps."
+
+
+def _what_to_do(profile: Profile, stage: PipelineStage | None) -> Iterator[str]:
+    if stage is None:
+        if not profile.capture.pipeline:
+            yield "Profile with data_process=True to see which stage of the data pipeline is slow."
+        return
+    name, count = pipeline.name_of(stage), pipeline.processors(profile.capture)
+    row = next(row for row in pipeline.stages(profile.capture).records() if row["id"] == stage.id)
+    use = row["worker_cpu_percent"]
+    if isinstance(use, (int, float)) and use > BUSY_PERCENT:
+        yield f"Each worker of {name} uses {use:.0f} % of a processor: it computes."
+    elif isinstance(use, (int, float)) and use < IDLE_PERCENT:
+        yield f"Each worker of {name} uses only {use:.0f} % of a processor: it waits itself, for files or for Python."
+    if count is not None and 0 < stage.workers < count:
+        yield f"It has num_parallel_workers={stage.workers} on a machine with {count} processors."
+    yield f"To make {name} faster, {_remedy(stage)}."
+
+
+def _remedy(stage: PipelineStage) -> str:
+    kind = stage.type.removesuffix("Op").removesuffix("Dataset")
+    return _REMEDIES.get(kind, _OTHER_REMEDY)
+
+
+# ---------------------------------------------------------------- operators
+
+
+def _few_operators(profile: Profile) -> _Found:
+    table = _computing(profile.operators)
+    if len(table) < LEAST_OPERATORS:
+        return
+    share = np.cumsum(_shares(table))
+    few = int(np.searchsorted(share, FEW_PERCENT)) + 1
+    if few > FEW_OPERATORS:
+        return
+    rows = table.take(slice(0, few)).records()
+    pairs = zip(rows, _shares(table).tolist(), strict=False)
+    names = ", ".join(f"{_name(row['full_name'])} ({part:.1f} %)" for row, part in pairs)
+    takes = "operator takes" if few == 1 else "operators take"
+    yield "operators", f"{few} {takes} {share[few - 1]:.1f} % of the time of all {len(table)}: {names}."
+
+
+def _conversions(profile: Profile) -> _Found:
+    table = _computing(profile.operator_types)
+    chosen = np.array([kind in CONVERSIONS for kind in table["type"].tolist()], np.bool_)
+    shares = _shares(table)
+    share = float(shares[chosen].sum()) if len(table) else 0.0
+    if share < CONVERSION_PERCENT:
+        return
+    rows = zip(table.take(chosen).records(), shares[chosen].tolist(), strict=True)
+    kinds = ", ".join(f"{_name(row['type'])} {part:.1f} % in {row['count']} executions" for row, part in rows)
+    yield (
+        "conversions",
+        f"Changes of type and layout take {share:.1f} % of the operators' time: {kinds}. Keep neighbouring operators "
+        "in one type and one layout, and let amp_level or a cast of the whole network replace single casts.",
+    )
+
+
+def _ai_cpu(profile: Profile) -> _Found:
+    table = _computing(profile.operators)
+    sides, names = table["side"].tolist(), table["full_name"].tolist()
+    chosen = np.array([side == AI_CPU and not _is_wait(n) for side, n in zip(sides, names, strict=True)], np.bool_)
+    share = float(_shares(table)[chosen].sum()) if len(table) else 0.0
+    if share < AI_CPU_PERCENT:
+        return
+    rows = table.take(chosen).records()
+    largest = ", ".join(f"{_name(row['full_name'])} ({row['count']} times)" for row in rows[:FEW_OPERATORS])
+    more = f" and {len(rows) - FEW_OPERATORS} more" if len(rows) > FEW_OPERATORS else ""
+    yield (
+        "AI CPU",
+        f"{share:.1f} % of the operators' time is on AI CPU, which is much slower than the AI Core: {largest}{more}. "
+        "Other data types (int32 for int64, float32 for float64) or other operators often run on the AI Core.",
+    )
+
+
+def _name(value: Value) -> str:
+    return layout.name(str(value))
+
+
+def _is_wait(name: str) -> bool:
+    return any(word in name.lower() for word in _WAITS)
+
+
+def _computing(table: Table) -> Table:
+    """The rows that compute, in their order, most time first; communication waits for others, too."""
+    return table.take(np.array([side != COMMUNICATION for side in table["side"].tolist()], np.bool_))
+
+
+def _shares(table: Table) -> NDArray[np.float64]:
+    """The share of each row in the time of all, in percent."""
+    total = np.asarray(table["total_ns"], np.float64)
+    whole = total.sum()
+    shares: NDArray[np.float64] = 100 * total / whole if whole else total
+    return shares

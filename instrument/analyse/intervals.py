@@ -1,0 +1,49 @@
+"""Sets of times: when anything of many executions was running."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Union:
+    """The union of half-open ranges of time, as ranges that neither touch nor overlap, `start_ns[i]` to `end_ns[i]`."""
+
+    def __init__(self, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> None:
+        is_range = end_ns > start_ns
+        start, end = start_ns[is_range], end_ns[is_range]
+        order = np.argsort(start, kind="stable")
+        start, reach = start[order], np.maximum.accumulate(end[order])
+        is_first = np.ones(len(start), np.bool_)
+        is_first[1:] = start[1:] > reach[:-1]
+        is_last = np.append(is_first[1:], True)[: len(start)]
+        self.start_ns: NDArray[np.int64] = start[is_first]
+        self.end_ns: NDArray[np.int64] = reach[is_last]
+        self._sum = np.concatenate([[0], np.cumsum(self.end_ns - self.start_ns)]).astype(np.int64)
+
+    @property
+    def total_ns(self) -> int:
+        """How long all of it is."""
+        return int(self._sum[-1])
+
+    def until(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How much of it lies before each time, in ns."""
+        place = np.searchsorted(self.start_ns, times, "right")
+        last = np.maximum(place - 1, 0)
+        if not len(self.start_ns):
+            return np.zeros(len(times), np.int64)
+        over = np.where(place > 0, np.maximum(self.end_ns[last] - times, 0), 0)
+        result: NDArray[np.int64] = self._sum[place] - over
+        return result
+
+    def within(self, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How much of it lies in each range, in ns."""
+        return self.until(end_ns) - self.until(start_ns)
+
+    def joined(self, other: Union) -> Union:
+        """What is in either."""
+        return Union(np.concatenate([self.start_ns, other.start_ns]), np.concatenate([self.end_ns, other.end_ns]))

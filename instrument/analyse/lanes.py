@@ -1,0 +1,97 @@
+"""Events of one stream or thread -> lanes in which a viewer can draw them.
+
+In a lane of a Chrome trace events follow or enclose each other; one that only overlaps another is dropped by some
+viewers and becomes its child in others. So it goes to a further lane.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: More lanes of one stream nobody reads, and each costs a look at every event that overlaps others.
+MOST_LANES = 32
+#: The lane of an event that found none.
+NO_LANE = -1
+
+
+def order(start_ns: NDArray[np.int64], duration_ns: NDArray[np.int64], nests: bool) -> NDArray[np.intp]:
+    """The order for `place`: by start; of equal ones the shortest first, or where they nest, the longest."""
+    return np.lexsort((-duration_ns if nests else duration_ns, start_ns))
+
+
+def place(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], nests: bool) -> NDArray[np.int64]:
+    """The lane of each event, from 0, `NO_LANE` for what has more than `MOST_LANES` others beside it.
+
+    Events are given in `order`. Where they nest, one that lies within another stays in its lane.
+    """
+    lanes = np.zeros(len(start_ns), np.int64)
+    crowded = np.flatnonzero(~_alone(start_ns, end_ns))
+    starts, ends = start_ns[crowded].tolist(), end_ns[crowded].tolist()
+    lanes[crowded] = _nested(starts, ends) if nests else _one_after_another(starts, ends)
+    return lanes
+
+
+def _alone(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether an event begins after all before it have ended, and ends before the next one begins."""
+    reach = np.maximum.accumulate(end_ns)
+    alone = np.ones(len(start_ns), np.bool_)
+    is_clear = start_ns[1:] >= reach[:-1]
+    alone[1:] &= is_clear
+    alone[:-1] &= is_clear
+    return alone
+
+
+def _one_after_another(starts: list[int], ends: list[int]) -> list[int]:
+    """Lane by lane as many as fit: of two that overlap the one that ends first stays, so that one impossible duration
+    does not drive all others out."""
+    found = [NO_LANE] * len(starts)
+    pending = list(range(len(starts)))
+    for lane in range(MOST_LANES):
+        kept, rest = _most(pending, starts, ends)
+        for event in kept:
+            found[event] = lane
+        pending = sorted(rest)
+        if not pending:
+            break
+    return found
+
+
+def _most(events: list[int], starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
+    """The largest set of events that do not overlap, and the others."""
+    kept: list[int] = []
+    rest = []
+    until = 0
+    for event in events:
+        if not kept or starts[event] >= until:
+            kept.append(event)
+        elif ends[event] < until:
+            rest.append(kept[-1])
+            kept[-1] = event
+        else:
+            rest.append(event)
+            continue
+        until = ends[event]
+    return kept, rest
+
+
+def _nested(starts: list[int], ends: list[int]) -> list[int]:
+    stacks: list[list[int]] = []
+    found = []
+    for start, end in zip(starts, ends, strict=True):
+        for lane, stack in enumerate(stacks):
+            while stack and stack[-1] <= start:
+                stack.pop()
+            if not stack or end <= stack[-1]:
+                stack.append(end)
+                found.append(lane)
+                break
+        else:
+            is_full = len(stacks) == MOST_LANES
+            found.append(NO_LANE if is_full else len(stacks))
+            stacks += [] if is_full else [[end]]
+    return found

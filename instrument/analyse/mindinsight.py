@@ -1,0 +1,266 @@
+"""A profile in the files that MindInsight's profiler pages read: a folder `profiler/` in the run's directory.
+
+The names, columns and units are MindInsight 2.3.1's: times of operators in ms (of a GPU in us), shares as fractions,
+step traces in units of 10 ns. A page whose file is not here says that it has no data.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instrument.analyse.sources import WRITTEN_BY
+from instrument.analyse.table import Table
+from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, Capture
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from instrument.analyse.profile import Profile
+
+FOLDER = "profiler"
+_MS, _US = 10**6, 10**3
+#: One unit of a step trace.
+_TICK_NS = 10
+_STEP_COLUMNS = (
+    "step_num", "start_point", "end_point", "total", "fp_point", "bp_point", "iteration_interval", "fp_and_bp", "tail",
+)  # fmt: skip
+_PIPELINE_COLUMNS = (
+    "op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length",
+    "output_queue_usage_rate", "sample_interval", "parent_id", "children_id",
+)  # fmt: skip
+_FRAMEWORK_COLUMNS = (
+    "task_id", "stream_id", "block_dim", "full_kernel_name", "op_name", "kernel_name", "kernel_type", "subgraph",
+)  # fmt: skip
+
+
+def files(profile: Profile, devices: int) -> Iterator[tuple[str, str]]:
+    """Names and contents of the files of one device, of `devices` in the window."""
+    device = profile.device
+    yield f"profiler_info_{device}.json", json.dumps(_info(profile, devices), indent=1)
+    yield from {"cpu": _cpu, "gpu": _gpu, "ascend": _ascend}[profile.target](profile)
+    if steps := step_trace(profile):
+        yield f"step_trace_raw_{device}_detail_time.csv", steps
+        points = {name: profile.metadata.get(key, "") for name, key in (("fp_start", "fp_start"), ("bp_end", "bp_end"))}
+        yield f"step_trace_point_info_{device}.json", json.dumps(points, default=str)
+    if len(profile.capture.pipeline):
+        yield f"minddata_pipeline_raw_{device}.csv", _pipeline(profile.capture)
+    if len(profile.capture.batches):
+        name = "dataset_iterator" if profile.target == "cpu" else "device_queue"
+        yield f"{name}_profiling_{device}.txt", _batches(profile.capture)
+
+
+def _info(profile: Profile, devices: int) -> dict[str, Any]:
+    """What the list of profiles needs to know; MindSpore's version is not in it, as MindInsight then warns of it."""
+    return {
+        "written_by": WRITTEN_BY,
+        "context_mode": str(profile.metadata.get("mode", "graph")),
+        "rank_id": profile.device,
+        "device_target": profile.target,
+        "rank_size": devices,
+        "parallel_mode": "data_parallel" if devices > 1 else "stand_alone",
+        "stage_num": 1,
+    }
+
+
+def _text(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+# ---------------------------------------------------------------- operators
+
+
+def _cpu(profile: Profile) -> Iterator[tuple[str, str]]:
+    heading: Sequence[str] = (
+        "op_side", "op_type", "op_name", "full_op_name", "op_occurrences", "op_total_time(ms)", "op_avg_time(ms)",
+        "total_proportion", "subgraph", "pid",
+    )  # fmt: skip
+    pid = profile.metadata.get("pid", 0)
+    rows: list[tuple[Any, ...]] = [
+        ("Host", one["type"], _short(one), one["full_name"], one["count"], one["total_ns"] / _MS, one["mean_ns"] / _MS,
+         one["share_percent"] / 100, _subgraph(one), pid)
+        for one in _records(profile.operators)
+    ]  # fmt: skip
+    yield f"cpu_op_detail_info_{profile.device}.csv", _text(heading, rows)
+    heading = (
+        "op_type", "type_occurrences", "execution_frequency(per-step)", "total_compute_time", "avg_time(ms)", "percent",
+    )  # fmt: skip
+    rows = [
+        (one["type"], one["count"], _frequency(one), one["total_ns"] / _MS, one["mean_ns"] / _MS,
+         one["share_percent"] / 100)
+        for one in _records(profile.operator_types)
+    ]  # fmt: skip
+    yield f"cpu_op_type_info_{profile.device}.csv", _text(heading, rows)
+
+
+def _gpu(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Times of kernels by operator are not known, and are 0 for all."""
+    heading: Sequence[str] = (
+        "op_side", "op_type", "op_name", "op_full_name", "op_occurrences", "op_total_time(us)", "op_avg_time(us)",
+        "total_proportion", "cuda_activity_cost_time(us)", "cuda_activity_call_count",
+    )  # fmt: skip
+    rows: list[tuple[Any, ...]] = [
+        ("Device", one["type"], _short(one), one["full_name"], one["count"], one["total_ns"] / _US,
+         one["mean_ns"] / _US, one["share_percent"] / 100, 0, 0)
+        for one in _records(profile.operators)
+    ]  # fmt: skip
+    yield f"gpu_op_detail_info_{profile.device}.csv", _text(heading, rows)
+    heading = ("op_type", "type_occurrences", "total_time(us)", "total_proportion", "avg_time(us)")
+    rows = [
+        (one["type"], one["count"], one["total_ns"] / _US, one["share_percent"] / 100, one["mean_ns"] / _US)
+        for one in _records(profile.operator_types)
+    ]
+    yield f"gpu_op_type_info_{profile.device}.csv", _text(heading, rows)
+
+
+def _ascend(profile: Profile) -> Iterator[tuple[str, str]]:
+    """What the AI Core did; `output_op_compute_time` is what MindInsight tells an Ascend profile by."""
+    device = profile.device
+    names, kinds = ([one for one in _records(table) if one["side"] not in (AI_CPU, COMMUNICATION)]
+                    for table in (profile.operators, profile.operator_types))  # fmt: skip
+    total = sum(one["total_ns"] for one in kinds) or 1
+    rows: list[tuple[Any, ...]] = [
+        (one["type"], one["total_ns"] / _MS, one["count"], one["total_ns"] / total) for one in kinds
+    ]
+    heading: Sequence[str] = ("kernel_type", "total_time", "execution_frequency", "percent")
+    yield f"aicore_intermediate_{device}_type.csv", _text(heading, rows)
+    rows = [(one["full_name"], one["mean_ns"] / _MS, one["count"]) for one in names]
+    heading = ("full_kernel_name", "execution_time", "execution_frequency")
+    yield f"aicore_intermediate_{device}_detail.csv", _text(heading, rows)
+    rows = [
+        ("", "", "", one["full_name"], one["full_name"], _short(one), one["type"], _subgraph(one), _inputs(one))
+        for one in names
+    ]
+    yield f"framework_raw_{device}.csv", _text((*_FRAMEWORK_COLUMNS, "op_info"), rows)
+    lines = [f"{one['full_name']} {one['mean_ns'] / _MS} {MISSING} {one['count']}" for one in names]
+    lines.append(f"total op {sum(one['mean_ns'] for one in names) / _MS} 0")
+    heads = ["====================op compute time====================", "op_name compute_time(ms) stream_id times", "-"]
+    yield f"output_op_compute_time_{device}.txt", "\n".join(heads + lines) + "\n"
+
+
+def _records(table: Table) -> list[dict[str, Any]]:
+    return table.records()
+
+
+def _short(record: dict[str, Any]) -> str:
+    return str(record["full_name"]).rpartition("/")[2]
+
+
+def _subgraph(record: dict[str, Any]) -> str:
+    scope = str(record["full_name"]).partition("/")[0]
+    return scope if scope in ("Default", "Gradients") else "Default"
+
+
+def _frequency(record: dict[str, Any]) -> int:
+    """How often operators of a type run in a step; without steps, how many there are."""
+    return int(record["operators"]) if record["per_step"] is None else max(round(record["per_step"]), 1)
+
+
+def _inputs(record: dict[str, Any]) -> str:
+    shapes = [shape for shape in str(record["input_shapes"]).split(" | ")[0].split(";") if shape]
+    return json.dumps({f"input_{place}": {"shape": shape.strip("[]")} for place, shape in enumerate(shapes)})
+
+
+# ---------------------------------------------------------------- steps
+
+
+def step_trace(profile: Profile) -> str:
+    """The steps whose parts are all known, and their average; empty without any.
+
+    Times since the epoch begin at 1 here: MindInsight takes differences of them as float64 in ms.
+    """
+    table = profile.steps
+    names = ("start_ns", "total_ns", "iteration_interval_ns", "fp_and_bp_ns")
+    known = np.ones(len(table), np.bool_)
+    for name in names:
+        known &= ~np.ma.getmaskarray(table[name])
+    places = np.flatnonzero(known)
+    if not len(places):
+        return ""
+    start, total, interval, both = (np.ma.getdata(table[name])[places] for name in names)
+    zero_ns = int(start[0]) - _TICK_NS if profile.capture.clock == "epoch" else 0
+    moments = (start, start + total, start + interval, start + interval + both)
+    begin, end, forward, backward = (_with_mean((moment - zero_ns) // _TICK_NS) for moment in moments)
+    columns = [begin, end, end - begin, forward, backward, forward - begin, backward - forward, end - backward]
+    reduces, heading = _reduces(profile.capture, np.ma.getdata(table["step"])[places], zero_ns)
+    numbers = [*range(1, len(places) + 1), "-"]
+    rows = [
+        (number, *row) for number, row in zip(numbers, np.stack([*columns, *reduces], axis=1).tolist(), strict=True)
+    ]
+    return _text((*_STEP_COLUMNS, *heading), rows)
+
+
+def _with_mean(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`values` and their mean, a whole number."""
+    return np.append(values, values.sum() // len(values))
+
+
+def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], list[str]]:
+    """Start, end and duration of each stream's first, second, ... communication in each step; 0 where it has none."""
+    rows = capture.reduces[np.isin(capture.reduces["step"], steps) & (capture.reduces["duration_ns"] >= 0)]
+    rows = rows[np.lexsort((rows["start_ns"], rows["stream"], rows["step"]))]
+    is_first = np.ones(len(rows), np.bool_)
+    is_first[1:] = (rows["step"][1:] != rows["step"][:-1]) | (rows["stream"][1:] != rows["stream"][:-1])
+    firsts = np.flatnonzero(is_first)
+    order = np.arange(len(rows)) - firsts[np.cumsum(is_first) - 1] if len(rows) else np.empty(0, np.int64)
+    row_of = {step: place for place, step in enumerate(steps.tolist())}
+    columns: list[Any] = []
+    heading: list[str] = []
+    for stream, number in np.unique(np.stack([rows["stream"], order]), axis=1).T.tolist():
+        chosen = rows[(rows["stream"] == stream) & (order == number)]
+        places = [row_of[step] for step in chosen["step"].tolist()]
+        first, last = (np.zeros(len(steps), np.int64) for _ in range(2))
+        start_ns = chosen["start_ns"] - zero_ns
+        first[places] = start_ns // _TICK_NS
+        last[places] = (start_ns + chosen["duration_ns"]) // _TICK_NS
+        first, last = _with_mean(first), _with_mean(last)
+        columns += [first, last, last - first]
+        name = f"stream_{max(stream, 0)}_parallel_{number}"
+        heading += [f"{name}_start_point", f"{name}_end_point", name]
+    return columns, heading
+
+
+# ---------------------------------------------------------------- data
+
+
+def _pipeline(capture: Capture) -> str:
+    interval = capture.metadata.get("pipeline_sampling_interval_ms")
+    rows = []
+    for stage in capture.pipeline:
+        sizes = list(stage.queue_sizes)
+        mean = sum(sizes) / len(sizes) if sizes else None
+        queue: tuple[Any, ...] = ("", "", "", "")
+        if mean is not None and stage.queue_capacity > 0:
+            queue = (json.dumps(sizes), mean, stage.queue_capacity, mean / stage.queue_capacity)
+        parent = "" if stage.parent == MISSING else stage.parent
+        children = json.dumps(list(stage.children)) if stage.children else ""
+        row = (stage.id, stage.type, stage.workers, *queue, _whole(interval), parent, children)
+        rows.append(row)
+    return _text(_PIPELINE_COLUMNS, rows)
+
+
+def _whole(value: Any) -> int:
+    return round(value) if isinstance(value, (int, float)) else 0
+
+
+def _batches(capture: Capture) -> str:
+    """`type sub batch value time`: type 0 is a time in ms (0 pipeline, 1 push, 2 whole), type 1 the queue."""
+    lines = []
+    for row in capture.batches.tolist():
+        time, batch, pipeline, push, whole, size, capacity = row
+        moment = max(time, 0) // _MS
+        for sub, value in ((0, pipeline), (1, push), (2, whole)):
+            if value != MISSING:
+                lines.append(f"0 {sub} {batch} {value // _MS} {moment}")
+        if size != MISSING:
+            lines.append(f"1 {max(capacity, 0)} {batch} {size} {moment}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,320 @@
+"""The data pipeline: whether the training waits for it, and which of its stages holds the others back.
+
+The verdict comes from the wait that the consumer saw, never from how busy the pipeline is: one that never rests and yet
+is always ahead costs nothing. Only then the stages are asked: the slow one has its input at hand and nothing in
+its output queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instrument.analyse import steps as step_tables
+from instrument.analyse.sums import counted, unmissing
+from instrument.analyse.table import NOT_AVAILABLE, Table
+from instrument.trace.events import MISSING, Capture, PipelineStage
+from instrument.trace.minddata import queued
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NOT_INPUT_BOUND, SOMEWHAT, INPUT_BOUND = "not input-bound", "somewhat input-bound", "input-bound"
+#: From which share of the time spent on waiting a training is called so: where TensorFlow's profiler draws its lines.
+SOMEWHAT_PERCENT, BOUND_PERCENT = 5.0, 20.0
+#: Up to here the time before the first operator of a step is launching it; MindInsight draws the same line.
+INTERVAL_NS = 10**6
+#: A stage holds the others back when its input is that much fuller than its output, in percent of the queues: half, as
+#: MindInsight has it for the difference of the two, and for how full the queue of a source is.
+HOLDS_BACK_PERCENT = 50.0
+_FULL_PERCENT = 100.0
+_NOTHING = "n/a: the trace has no files of the data pipeline (data_process)."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the consumer of the pipeline saw; all but `kind` and `reason` may be None.
+
+    `wait_percent` is the share of the time that it waited; `stage` is the one that holds the others back, and
+    `reason` has the figures of both. `is_of_steps`: no queue was seen, only the time before the first operators.
+    """
+
+    kind: str
+    reason: str
+    wait_percent: float | None = None
+    stage: PipelineStage | None = None
+    is_of_steps: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.kind in (SOMEWHAT, INPUT_BOUND)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
+
+
+# ---------------------------------------------------------------- tables
+
+
+def stages(capture: Capture) -> Table:
+    """One row a stage, from the consumer to the sources: workers, its output queue, its use of the processors.
+
+    `queue_use_percent` is the mean of the samples by the capacity, `empty_percent` the share of samples of 0.
+    `cpu_percent` is of all processors of the machine; `worker_cpu_percent` is of one processor, for each worker:
+    cpu_percent * processors / workers. `cpu_ns` is what the stage used while it was sampled: cpu_percent / 100 *
+    processors * samples * interval between them. What was not sampled is masked.
+    """
+    found = _ordered(capture.pipeline)
+    columns: dict[str, Any] = {
+        "id": [stage.id for stage in found],
+        "type": [stage.type for stage in found],
+        "parent": unmissing(np.array([stage.parent for stage in found], np.int64)),
+        "workers": unmissing(np.array([stage.workers for stage in found], np.int64)),
+        "queue_capacity": unmissing(np.array([stage.queue_capacity for stage in found], np.int64)),
+        "samples": [len(stage.queue_sizes) for stage in found],
+        "queue_mean": [_mean(stage.queue_sizes) for stage in found],
+        "queue_use_percent": [_use(stage) for stage in found],
+        "empty_percent": [_share(stage.queue_sizes, 0) for stage in found],
+        "cpu_percent": [stage.cpu_percent for stage in found],
+        "worker_cpu_percent": [_worker_use(stage, capture) for stage in found],
+        "cpu_ns": [_cpu_ns(stage, capture) for stage in found],
+    }
+    return Table("pipeline", columns, "Stages of the data pipeline", [str(verdict(capture))] if found else [_NOTHING])
+
+
+def batches(capture: Capture) -> Table:
+    """One row a batch: when it was there (the notes name the clock), its times, and what the queue held then."""
+    rows = capture.batches
+    names = ("batch", "time_ns", "pipeline_ns", "push_ns", "total_ns", "queue_size", "queue_capacity")
+    columns = {name: unmissing(rows[name]) for name in names}
+    notes = [f"Times are of the clock {capture.metadata.get('batches_clock', capture.clock)}."]
+    return Table("batches", columns, "Batches", notes if len(rows) else [_NOTHING])
+
+
+def queues(capture: Capture) -> Table:
+    """What the queues of the consumer held: samples, how many of them found it empty and full, and the mean times."""
+    rows = []
+    if len(capture.fetches):
+        rows.append(("device takes from its queue", *_sizes(capture.fetches), _mean_ns(capture.fetches, "duration_ns")))
+    if len(capture.batches):
+        wait = _mean_ns(capture.batches, "pipeline_ns")
+        rows.append(("pipeline gives a batch", *_sizes(capture.batches), wait))
+    heads = ("what", "samples", "empty", "full", "empty_percent", "mean_wait_ns")
+    columns = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
+    return Table("data_queues", columns, "Queues of data", [] if rows else [_NOTHING])
+
+
+def _sizes(rows: NDArray[np.void]) -> tuple[int, int, int | None, float | None]:
+    known = rows[rows["queue_size"] != MISSING]
+    empty = int((known["queue_size"] == 0).sum())
+    full = None
+    if "queue_capacity" in (rows.dtype.names or ()) and (known["queue_capacity"] > 0).any():
+        full = int(((known["queue_size"] >= known["queue_capacity"]) & (known["queue_capacity"] > 0)).sum())
+    return len(known), empty, full, 100 * empty / len(known) if len(known) else None
+
+
+def _mean_ns(rows: NDArray[np.void], column: str) -> float | None:
+    known = rows[column][rows[column] >= 0]
+    return float(known.mean()) if len(known) else None
+
+
+def _ordered(found: Sequence[PipelineStage]) -> list[PipelineStage]:
+    """Breadth first from the consumer; what a damaged tree does not reach comes last."""
+    by_id = {stage.id: stage for stage in found}
+    pending = [stage.id for stage in found if stage.parent == MISSING]
+    seen = set(pending)
+    for identity in pending:
+        children = [child for child in by_id[identity].children if child in by_id and child not in seen]
+        seen.update(children)
+        pending += dict.fromkeys(children)
+    return [by_id[identity] for identity in pending] + [stage for stage in found if stage.id not in seen]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _share(values: Sequence[float], wanted: float) -> float | None:
+    return 100 * sum(value == wanted for value in values) / len(values) if values else None
+
+
+def _use(stage: PipelineStage) -> float | None:
+    """How full the output queue is on average, in percent; None for a stage without samples of one."""
+    mean = _mean(stage.queue_sizes)
+    return None if mean is None or stage.queue_capacity <= 0 else min(100 * mean / stage.queue_capacity, _FULL_PERCENT)
+
+
+def processors(capture: Capture) -> int | None:
+    """How many processors the machine has, where the trace says so."""
+    told = capture.metadata.get("processors")
+    return told if isinstance(told, int) and told > 0 else None
+
+
+def _worker_use(stage: PipelineStage, capture: Capture) -> float | None:
+    count = processors(capture)
+    if stage.cpu_percent is None or count is None or stage.workers <= 0:
+        return None
+    return stage.cpu_percent * count / stage.workers
+
+
+def _cpu_ns(stage: PipelineStage, capture: Capture) -> int | None:
+    count, interval = processors(capture), capture.metadata.get("pipeline_sampling_interval_ms")
+    if stage.cpu_percent is None or count is None or not isinstance(interval, int) or interval <= 0:
+        return None
+    return round(stage.cpu_percent / 100 * count * len(stage.queue_sizes) * interval * 10**6)
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+@dataclass(frozen=True)
+class _Wait:
+    percent: float
+    words: str
+    is_of_steps: bool = False
+
+
+def verdict(capture: Capture, steps: Table | None = None) -> Verdict:
+    """Whether the training waits for data, and for which stage. `steps` is what `steps.per_step` made, if at hand.
+
+    The wait is looked for where it is seen best: how long the device waited for its queue; on the host how long the
+    iterator took; the time before the first forward operator of each step while the queue was empty at times; how long
+    the feeder of the device's queue waited for the pipeline; and at last how often the queue nearest to the consumer
+    was empty.
+    """
+    steps = step_tables.per_step(capture, counted(capture)) if steps is None else steps
+    wait = next(_waits(capture, steps), None)
+    if wait is None:
+        has_any = len(capture.pipeline) or len(capture.batches) or len(capture.fetches)
+        reason = "the trace does not say what the consumer of the data waited for" if has_any else _NOTHING[5:-1]
+        return Verdict(NOT_AVAILABLE, f"{reason}.")
+    if wait.percent < SOMEWHAT_PERCENT:
+        return Verdict(NOT_INPUT_BOUND, f"{wait.words}.", wait.percent, None, wait.is_of_steps)
+    stage, why = _slowest(capture.pipeline)
+    kind = INPUT_BOUND if wait.percent >= BOUND_PERCENT else SOMEWHAT
+    reason = f"{wait.words}; {why}." if why else f"{wait.words}."
+    return Verdict(kind, reason, wait.percent, stage, wait.is_of_steps)
+
+
+def _waits(capture: Capture, steps: Table) -> Iterator[_Wait]:
+    looks = (_of_fetches, _of_iterator, _of_intervals, _of_feeder, _of_root)
+    return (found for look in looks if (found := look(capture, steps)))
+
+
+def _percent(wait_ns: float, whole_ns: float) -> float:
+    return min(100 * wait_ns / whole_ns, 100.0)
+
+
+def _of_fetches(capture: Capture, steps: Table) -> _Wait | None:
+    """The device's own wait: the time of fetches that found the queue empty (or do not say), by that of the steps."""
+    rows = capture.fetches[(capture.fetches["duration_ns"] >= 0) & (capture.fetches["start_ns"] > 0)]
+    begin, whole = _span_of_steps(steps)
+    within = (rows["start_ns"] >= begin) & (rows["start_ns"] < begin + whole)
+    if whole and within.any():
+        rows = rows[within]
+    elif len(rows) > 1:
+        whole = int((rows["start_ns"] + rows["duration_ns"]).max() - rows["start_ns"].min())
+    else:
+        return None
+    waited = rows[rows["queue_size"] <= 0]
+    known = int((rows["queue_size"] != MISSING).sum())
+    empty = int((waited["queue_size"] == 0).sum())
+    percent = _percent(int(waited["duration_ns"].sum()), whole) if whole else 0.0
+    found = f", and found its queue empty {empty} of {known} times" if known else ""
+    return _Wait(percent, f"the device waited for data {percent:.1f} % of the time{found}")
+
+
+def _span_of_steps(steps: Table) -> tuple[int, int]:
+    """When the first step begins, and the time until the last one ends; 0 for both without steps."""
+    total, start = np.ma.asarray(steps["total_ns"]), np.ma.asarray(steps["start_ns"])
+    is_known = ~(np.ma.getmaskarray(total) | np.ma.getmaskarray(start) | np.ma.getmaskarray(steps["step"]))
+    if not is_known.any():
+        return 0, 0
+    begin, length = np.ma.getdata(start)[is_known], np.ma.getdata(total)[is_known]
+    return int(begin.min()), int((begin + length).max() - begin.min())
+
+
+def _of_iterator(capture: Capture, steps: Table) -> _Wait | None:
+    """On the host the consumer is the training loop itself, and the time in the pipeline is its wait."""
+    return _of_batches(capture, "the training loop") if capture.target == "cpu" else None
+
+
+def _of_feeder(capture: Capture, steps: Table) -> _Wait | None:
+    return _of_batches(capture, "the feeder of the device's queue")
+
+
+def _of_batches(capture: Capture, who: str) -> _Wait | None:
+    """The time in the pipeline of batches that found its queue empty, by the time from the first batch to the last."""
+    rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
+    if len(rows) < 2:
+        return None
+    # the first batch was under way before its time, which is when it was there
+    whole = int(rows["time_ns"].max() - rows["time_ns"].min()) + int(rows["total_ns"][0].clip(0))
+    waited = rows[rows["queue_size"] <= 0]
+    if not whole:
+        return None
+    percent = _percent(int(waited["pipeline_ns"].sum()), whole)
+    empty, known = int((waited["queue_size"] == 0).sum()), int((rows["queue_size"] != MISSING).sum())
+    found = f"; the queue was empty for {empty} of {known} batches" if known else ""
+    return _Wait(percent, f"{who} waited for data {percent:.1f} % of the time{found}")
+
+
+def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
+    """The time before the first forward operator; no wait where the device's queue never was empty."""
+    interval, total = np.ma.asarray(steps["iteration_interval_ns"]), np.ma.asarray(steps["total_ns"])
+    is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
+    samples, empty, _, share = _sizes(capture.batches)
+    whole = int(np.ma.getdata(total)[is_known].sum())
+    if not whole:
+        return None
+    if samples and not empty:
+        return _Wait(0.0, f"the device's queue was never empty in {samples} samples")
+    waited = int(np.ma.getdata(interval)[is_known].sum())
+    each = waited / int(is_known.sum())
+    if each <= INTERVAL_NS:
+        words = f"steps begin their first operator after {each / 10**6:.3f} ms on average, which is launching"
+        return _Wait(0.0, words, not samples)
+    percent = _percent(waited, whole)
+    found = f", and the queue was empty in {share:.1f} % of {samples} samples" if samples else ""
+    return _Wait(percent, f"{percent:.1f} % of the steps' time passed before their first operator{found}", not samples)
+
+
+def _of_root(capture: Capture, steps: Table) -> _Wait | None:
+    """How often the queue nearest to the consumer was empty."""
+    root = next(iter(queued(capture.pipeline)), None)
+    share = _share(root.queue_sizes, 0) if root is not None else None
+    if root is None or share is None:
+        return None
+    words = f"the queue of {name_of(root)}, nearest to the consumer, was empty in {share:.1f} % of"
+    return _Wait(share, f"{words} {len(root.queue_sizes)} samples")
+
+
+# ---------------------------------------------------------------- the stage that holds the others back
+
+
+def name_of(stage: PipelineStage) -> str:
+    """A stage as a sentence names it."""
+    return f"{stage.type} ({stage.id})"
+
+
+def _slowest(found: Sequence[PipelineStage]) -> tuple[PipelineStage | None, str]:
+    """The stage whose input is the fullest against its output, and the figures; None where no stage stands out."""
+    tree = queued(found)
+    if len(tree) == 1:
+        return tree[0], f"{name_of(tree[0])} is its only stage with a queue"
+    by_id = {stage.id: stage for stage in tree}
+    best, rise, words = None, HOLDS_BACK_PERCENT, ""
+    for stage in reversed(tree):  # of equal ones that nearest to the source: what follows it cannot be faster
+        output = _use(stage) if stage.queue_capacity > 0 else 0.0  # without a queue it works when it is asked
+        inputs = [use for child in stage.children if (use := _use(by_id[child])) is not None]
+        if output is None or (stage.children and not inputs):
+            continue
+        given = min(inputs, default=_FULL_PERCENT)
+        if given - output > rise or (best is None and given - output == rise):
+            best, rise = stage, given - output
+            source = f"its input is {given:.0f} % full" if inputs else "it is a source"
+            words = f"{name_of(stage)} holds the others back: {source}, its output {output:.0f} % full"
+    return best, words or ("no stage stands out by its queues" if tree else "")

@@ -1,0 +1,91 @@
+"""A profile as one text, and as one static page in a notebook: first what the window is, then where its time went."""
+
+from __future__ import annotations
+
+import html as escaping
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from instrument.analyse import layout
+from instrument.analyse.sums import window_of
+from instrument.analyse.table import Table
+
+if TYPE_CHECKING:
+    from instrument.analyse.profile import Profile
+
+#: Rows of a table in the report; all of them are in the table itself.
+_ROWS = 10
+_FEW_ROWS = 5
+_NAME_WIDTH = 48
+_PROBLEM_WIDTH = 120
+
+
+def text(profile: Profile) -> str:
+    """The report. Long tables are cut to their first rows, and say so."""
+    parts = ["\n".join(_heading(profile))]
+    parts += ["Advice\n" + "\n".join(f"  {layout.escape(line)}" for line in profile.advice)] if profile.advice else []
+    parts += [_section(table, rows) for table, rows in _sections(profile)]
+    return "\n\n".join(parts)
+
+
+def html(profile: Profile) -> str:
+    """The same as static HTML; every text is escaped."""
+    heading = "<br>".join(escaping.escape(layout.escape(line)) for line in _heading(profile))
+    advice = "".join(f"<li>{escaping.escape(layout.escape(line))}</li>" for line in profile.advice)
+    tables = "".join(table.take(slice(0, rows))._repr_html_() for table, rows in _sections(profile) if len(table))
+    return f"<div><p>{heading}</p>" + (f"<ul>{advice}</ul>" if advice else "") + f"{tables}</div>"
+
+
+def _section(table: Table, rows: int) -> str:
+    if len(table):
+        return table.text(rows, _PROBLEM_WIDTH if table.name == "problems" else _NAME_WIDTH)
+    return "\n".join([table.caption, *(f"  {layout.escape(note)}" for note in table.notes or ["none"])])
+
+
+def _sections(profile: Profile) -> Iterator[tuple[Table, int]]:
+    """Tables and how many rows of each; those that have nothing to say but why they are empty stay."""
+    if len(profile.devices) > 1:
+        yield profile.devices, _ROWS
+    if len(profile.capture.steps):
+        yield profile.step_parts, _ROWS
+    yield profile.steps.without("start_ns"), _ROWS
+    if len(profile.sides) > 1:
+        yield profile.sides, _ROWS
+    yield profile.operator_types, _ROWS
+    yield profile.operators.without("type", "input_shapes"), _ROWS
+    yield profile.idle_streams, _ROWS
+    if len(profile.idle):
+        yield profile.idle.without("start_ns"), _FEW_ROWS
+    yield profile.overlap, _ROWS
+    yield profile.memory_peaks.without("time_ns"), _ROWS
+    yield profile.pipeline, _ROWS
+    if len(profile.problems):
+        yield profile.problems, _ROWS * 2
+
+
+def _heading(profile: Profile) -> Iterator[str]:
+    told = profile.metadata
+    numbers = sorted(set(profile.windows["window"].tolist()))
+    yield f"Profile of {layout.escape(profile.path)}"
+    devices = [one.device for one in profile.captures]
+    line = f"  window {profile.number}" + (f" (there are {_list(numbers)})" if len(numbers) > 1 else "")
+    line += f", device {profile.device}" + (f" (there are {_list(devices)})" if len(devices) > 1 else "")
+    yield f"{line}, {profile.target}"
+    versions = told.get("versions")
+    if isinstance(versions, dict):
+        made = ", ".join(f"{name} {version}" for name, version in versions.items())
+        yield layout.escape(f"  {told.get('mode', '')} mode on {told.get('host', '?')}; {made}")
+    window = window_of(profile.capture)
+    if window is not None:
+        start = datetime.fromtimestamp(window[0] // 10**9, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        yield f"  opened {start}, open for {(window[1] - window[0]) / 1e9:.3f} s"
+    if told.get("complete") is False:
+        yield f"  NOT COMPLETE: {layout.escape(str(told.get('reason', '')))}"
+    metadata = told.get("metadata")
+    if isinstance(metadata, dict) and metadata:
+        yield "  " + layout.escape("; ".join(f"{key}: {value}" for key, value in metadata.items()))
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,98 @@
+"""A profile on disk: the report, each table as CSV, all of it as JSON, and the folder that MindInsight's pages read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from instrument._version import __version__
+from instrument.analyse import mindinsight
+from instrument.analyse.table import Table
+
+if TYPE_CHECKING:
+    from instrument.analyse.profile import Profile
+
+TABLES = (
+    "steps", "step_parts", "operators", "operator_types", "sides", "memory", "memory_peaks", "idle", "idle_streams",
+    "overlap", "pipeline", "batches", "problems", "windows", "devices",
+)  # fmt: skip
+
+
+def save(profile: Profile, directory: str, pretty: bool = False) -> list[str]:
+    """Write `profile_<window>_<device>/` and `profiler/` below `directory`, for each device; the paths written.
+
+    The first has `report.txt`, `profile.json` and a CSV file for each table that has rows; the second holds the window
+    that was saved last. Files that are there are replaced, each at once.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    written = []
+    devices = profile.each()
+    for one in devices:
+        folder = os.path.join(directory, f"profile_{one.number}_{one.device}")
+        written += [_write(folder, name, text) for name, text in _files(one, pretty)]
+        folder = os.path.join(directory, mindinsight.FOLDER)
+        written += [_write(folder, name, text) for name, text in mindinsight.files(one, len(devices))]
+    return written
+
+
+def _files(profile: Profile, pretty: bool) -> Iterator[tuple[str, str]]:
+    yield "report.txt", f"{profile}\n"
+    yield "profile.json", json.dumps(to_json(profile), indent=1 if pretty else None, ensure_ascii=False)
+    for table in tables(profile):
+        if len(table):
+            yield f"{table.name}.csv", table.to_csv()
+
+
+def tables(profile: Profile) -> list[Table]:
+    """All tables of a profile."""
+    return [getattr(profile, name) for name in TABLES]
+
+
+def to_json(profile: Profile) -> dict[str, Any]:
+    """All of a profile as what `json.dumps` takes, without NaN."""
+    return {
+        "instrument": __version__,
+        "path": profile.path,
+        "window": profile.number,
+        "device": profile.device,
+        "target": profile.target,
+        "clock": profile.capture.clock,
+        "metadata": _plain(profile.metadata),
+        "left_out": profile.counted.left_out,
+        "clipped": profile.counted.clipped,
+        "clipped_ns": profile.counted.clipped_ns,
+        "advice": profile.advice,
+        "tables": {table.name: table.to_json() for table in tables(profile)},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it: numbers that are none are null, and what JSON does not know is text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def _write(folder: str, name: str, text: str) -> str:
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, name)
+    temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.part"
+    try:
+        with open(temporary, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    return path

@@ -1,0 +1,259 @@
+"""Where the time of a step goes: waiting for data, forward and backward, and the rest.
+
+iteration interval = from the start of the step to its first forward operator
+fp and bp          = from there to the end of the last gradient operator
+tail               = from there to the end of the step, the optimiser's work
+
+Devices mark these points themselves (training_trace, ts_track, step traces of GPUs). On the host a step is what its
+marks say, from the end of the step before it, and the points come from the scopes of the operators in it. The three
+parts add up to the step; one that is not known is masked, and a note has the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instrument.analyse import scopes
+from instrument.analyse.intervals import Union
+from instrument.analyse.sums import Counted, chosen, communicates, grouped, masked, unmissing, window_of
+from instrument.analyse.table import Table
+from instrument.trace.events import MISSING, STEP, Capture
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PARTS = ("iteration_interval_ns", "fp_and_bp_ns", "tail_ns")
+_NO_SCOPES = (
+    "fp and bp, and tail are n/a: the names of most operators have no scopes, as in PyNative mode.",
+    "The iteration interval is until the first operator of any kind.",
+)
+#: The first step spoils the mean when it takes this many times the median of the others.
+_WARM_UP_FACTOR = 2.0
+
+
+def per_step(capture: Capture, counted: Counted) -> Table:
+    """One row a step, by start: its number, start, total, the three parts, communication and number of operators.
+
+    `model` is there where steps of several graphs are. Times are int64 in nanoseconds; `start_ns` is on the axis of the
+    capture. Without any step marks the whole window is one row without a number.
+    """
+    points = _points(capture, counted)
+    rows = points.rows
+    total, parts = _parts(points)
+    columns: dict[str, Any] = {"step": unmissing(rows["step"])}
+    if len(np.unique(rows["model"])) > 1:
+        columns["model"] = unmissing(rows["model"])
+        graphs = len(np.unique(rows["model"]))
+        points.notes.append(f"Steps of {graphs} graphs: a row is one run of one graph, not a step of the training.")
+    columns |= {"start_ns": unmissing(rows["start_ns"]), "total_ns": total, **parts}
+    columns["all_reduce_ns"] = _communication(capture, counted, rows, points.notes)
+    columns["operators"] = _operators_of(counted, rows)
+    return Table("steps", columns, "Steps", points.notes)
+
+
+# ---------------------------------------------------------------- the points of a step
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """Steps with the points that are known, and why others are not."""
+
+    rows: NDArray[np.void]
+    notes: list[str]
+    #: Whether the points are marks of the device.
+    is_of_device: bool = False
+
+
+def _points(capture: Capture, counted: Counted) -> _Points:
+    if not len(capture.steps):
+        return _whole_window(capture, counted)
+    rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
+    if (rows["fp_start_ns"] == MISSING).all() and (rows["bp_end_ns"] == MISSING).all():
+        return _by_scopes(rows, capture, counted)
+    return _Points(rows, [], is_of_device=True)
+
+
+def _whole_window(capture: Capture, counted: Counted) -> _Points:
+    """One row for all of the window; none where nothing says how long that is."""
+    window = window_of(capture)
+    executions = counted.executions
+    if window is None and len(executions):
+        window = int(executions["start_ns"][0]), int((executions["start_ns"] + executions["duration_ns"]).max())
+    rows = np.full(int(window is not None), MISSING, np.int64).astype(STEP)
+    notes = ["n/a: the trace has no step marks and no operators."]
+    if window is not None:
+        rows["start_ns"], rows["end_ns"] = window
+        notes = ["The trace has no step marks: the whole window is shown as one step, its parts are n/a."]
+    return _Points(rows, notes)
+
+
+def _by_scopes(rows: NDArray[np.void], capture: Capture, counted: Counted) -> _Points:
+    rows, notes = _inside(rows.copy(), capture)
+    executions = counted.executions
+    row = rows_at(executions["start_ns"], rows)
+    if not (row >= 0).any():
+        return _Points(rows, [*notes, "The parts are n/a: no usable execution of an operator is in a step."])
+    is_scoped = np.append(scopes.has_scope(capture.operators), False)[executions["operator"]]
+    if 2 * int(is_scoped.sum()) < len(is_scoped):
+        rows["fp_start_ns"] = _extent(executions, row, row >= 0, len(rows)).first
+        return _Points(rows, [*notes, *_NO_SCOPES])
+    role = scopes.roles(capture.operators)[executions["operator"]]
+    wanted = (scopes.FORWARD, scopes.BACKWARD, scopes.OPTIMIZER)
+    forward, backward, update = (_extent(executions, row, role == one, len(rows)) for one in wanted)
+    rows["fp_start_ns"], rows["bp_end_ns"] = forward.first, np.minimum(backward.last, rows["end_ns"])
+    notes += _notes_on_scopes(forward, backward, update)
+    _count(notes, ~is_scoped & (role == scopes.NO_ROLE), "executions have no scope, and may belong to any part")
+    _count(notes, backward.last > rows["end_ns"], "steps have gradient operators that end behind it; its end counts")
+    return _Points(rows, notes)
+
+
+def _inside(rows: NDArray[np.void], capture: Capture) -> tuple[NDArray[np.void], list[str]]:
+    """Steps from the moment on at which the window is open: what is before holds the opening of the window, too."""
+    window = window_of(capture)
+    if window is None:
+        return rows, []
+    early = np.flatnonzero((rows["start_ns"] < window[0]) & (rows["end_ns"] > window[0]))
+    before = [(int(rows["step"][place]), window[0] - int(rows["start_ns"][place])) for place in early.tolist()]
+    rows["start_ns"][early] = window[0]
+    return rows, [
+        f"Step {step} began {ns} ns before the window was open, and is counted from there." for step, ns in before
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Extent:
+    """When the operators of one role started first and ended last in each step; `MISSING` where there is none."""
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    is_there: NDArray[np.bool_]
+
+
+def _extent(executions: NDArray[np.void], row: NDArray[np.int64], is_of_role: NDArray[np.bool_], steps: int) -> _Extent:
+    mine = is_of_role & (row >= 0)
+    start = executions["start_ns"][mine]
+    end = start + executions["duration_ns"][mine]
+    starts, ends = (grouped(row[mine], values, steps) for values in (start, end))
+    is_there = starts["count"] > 0
+    return _Extent(np.where(is_there, starts["min"], MISSING), np.where(is_there, ends["max"], MISSING), is_there)
+
+
+def _notes_on_scopes(forward: _Extent, backward: _Extent, update: _Extent) -> list[str]:
+    notes = ["The parts come from the scopes of operators (network, Gradients, optimizer)."]
+    if not backward.is_there.any():
+        notes.append("fp and bp, and tail are n/a: no operator is in the scope Gradients, as in an evaluation.")
+    else:
+        _count(notes, ~backward.is_there, "steps have no gradient operators; what follows of it is n/a")
+    _count(notes, ~forward.is_there, "steps have no forward operators; what follows of it is n/a")
+    updates, gradients = int(update.is_there.sum()), int(backward.is_there.sum())
+    if 0 < updates < gradients:
+        notes.append(f"The optimizer ran in {updates} of {gradients} steps with gradients: gradients are accumulated.")
+    return notes
+
+
+def rows_at(times: NDArray[np.int64], rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """The row of the step (dtype STEP, by start) that each time lies in; -1 where it is in none."""
+    if not len(rows):
+        return np.full(len(times), MISSING, np.int64)
+    place = np.searchsorted(rows["start_ns"], times, "right") - 1
+    is_inside = (place >= 0) & (times < rows["end_ns"][place])
+    return np.where(is_inside, place, MISSING)
+
+
+# ---------------------------------------------------------------- the columns
+
+
+def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    """Total and the three parts; masked where they are not known, or where the points contradict each other."""
+    rows, notes = points.rows, points.notes
+    start, forward, backward, end = (rows[name] for name in ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns"))
+    has_start, has_forward, has_backward = start != MISSING, forward != MISSING, backward != MISSING
+    has_total = has_start & (end > start)
+    wrong = (has_forward & has_start & (forward < start)) | (has_backward & (backward > end))
+    wrong |= has_forward & has_backward & (backward < forward)
+    _count(notes, ~has_total, "steps have no start or no length; their times are n/a")
+    _count(notes, wrong & has_total, "steps have points in an impossible order; their parts are n/a")
+    if points.is_of_device:
+        _count(notes, ~has_forward, "steps have no mark of the start of the forward pass")
+        _count(notes, ~has_backward, "steps have no mark of the end of the backward pass")
+    usable = has_total & ~wrong
+    known = (usable & has_forward, usable & has_forward & has_backward, usable & has_backward)
+    values = (forward - start, backward - forward, end - backward)
+    parts = {
+        name: masked(np.where(is_known, value, 0), ~is_known)
+        for name, value, is_known in zip(PARTS, values, known, strict=True)
+    }
+    return masked(np.where(has_total, end - start, 0), ~has_total), parts
+
+
+def _count(notes: list[str], concerned: NDArray[np.bool_], what: str) -> None:
+    count = int(concerned.sum())
+    if count:
+        notes.append(f"{count} of {len(concerned)} {what}.")
+
+
+def _communication(capture: Capture, counted: Counted, rows: NDArray[np.void], notes: list[str]) -> NDArray[Any]:
+    """How long any communication was running in each step."""
+    found = capture.reduces[capture.reduces["duration_ns"] >= 0]
+    if not len(found):
+        found = counted.executions[chosen(capture, counted.executions, communicates)]
+    if not len(found):
+        notes.append("all_reduce is n/a: the trace has no communication.")
+        return masked(np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_))
+    running = Union(found["start_ns"], found["start_ns"] + found["duration_ns"])
+    is_known = (rows["start_ns"] != MISSING) & (rows["end_ns"] > rows["start_ns"])
+    return masked(np.where(is_known, running.within(rows["start_ns"], rows["end_ns"]), 0), ~is_known)
+
+
+def _operators_of(counted: Counted, rows: NDArray[np.void]) -> NDArray[np.int64]:
+    row = rows_at(counted.executions["start_ns"], rows)
+    return np.bincount(row[row >= 0], minlength=len(rows)).astype(np.int64)
+
+
+# ---------------------------------------------------------------- on average
+
+
+def averages(table: Table) -> Table:
+    """One row a part of the step, of a table that `per_step` made: mean, share of the mean step, median, least, most.
+
+    `mean_without_first_ns` leaves the first step out, which often warms up. Each part counts where it is known.
+    """
+    names = ("total_ns", *PARTS, "all_reduce_ns")
+    rows = [_average(table[name]) for name in names]
+    whole = rows[0][0]
+    columns: dict[str, Any] = {
+        "part": [name.removesuffix("_ns") for name in names],
+        "mean_ns": [row[0] for row in rows],
+        "share_percent": [None if row[0] is None or not whole else 100 * row[0] / whole for row in rows],
+    }
+    for place, name in enumerate(("median_ns", "min_ns", "max_ns", "mean_without_first_ns"), 1):
+        columns[name] = [row[place] for row in rows]
+    warm = warm_up(table)
+    return Table("step_parts", columns, f"The parts of {len(table)} steps", [warm] if warm else [])
+
+
+def _average(column: NDArray[Any]) -> tuple[float | None, ...]:
+    """Mean, median, least, most, and mean without the first row."""
+    values = np.ma.compressed(np.ma.asarray(column))
+    if not len(values):
+        return (None,) * 5
+    later = np.ma.compressed(np.ma.asarray(column[1:]))
+    without_first = float(later.mean()) if len(later) else None
+    return float(values.mean()), float(np.median(values)), float(values.min()), float(values.max()), without_first
+
+
+def warm_up(table: Table) -> str:
+    """A sentence where the first step takes so much longer than the others that it spoils the mean; else empty."""
+    values = np.ma.compressed(np.ma.asarray(table["total_ns"]))
+    if len(values) < 3 or np.ma.getmaskarray(table["total_ns"])[0]:
+        return ""
+    median = float(np.median(values[1:]))
+    if not median or values[0] < _WARM_UP_FACTOR * median:
+        return ""
+    return (
+        f"The first step takes {values[0] / 1e6:.3f} ms, {values[0] / median:.1f} times the median of the others; "
+        f"the mean is {values.mean() / 1e6:.3f} ms with it and {values[1:].mean() / 1e6:.3f} ms without it."
+    )

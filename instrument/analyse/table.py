@@ -1,0 +1,268 @@
+"""`Table`: what an analysis answers with. Named columns of NumPy arrays, with the unit in each name.
+
+The values are exact: times are integers in nanoseconds, and what is not known is masked, never a made-up number. Only
+texts for people use larger units, chosen for each column, and say so in its heading.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instrument.analyse import layout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Value = str | int | float | bool | None
+#: Rows that a text or a page shows, unless told otherwise.
+ROW_LIMIT = 100
+#: Units for people by what a name of a column ends in: the smallest value (in the column's unit), its name, its size.
+_UNITS = {
+    "_ns": ((10**9, "_s", 10**9), (10**6, "_ms", 10**6), (10**3, "_us", 10**3)),
+    "_bytes": ((2**30, "_GiB", 2**30), (2**20, "_MiB", 2**20), (2**10, "_KiB", 2**10)),
+}
+#: Nanoseconds from here on (over three years) are a point in time, and stay what they are.
+_POINT_NS = 10**17
+#: A unit is not used where a value of the column would be less than this of it.
+_LEAST_SHOWN = 0.001
+#: What a spreadsheet would take for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: How a text says that there is no value.
+NOT_AVAILABLE = "n/a"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length, in order. `table["total_ns"]` is an array that cannot be written to.
+
+    Columns are given as arrays or sequences. Texts become arrays of `object`; a sequence with None in it becomes a
+    `numpy.ma.MaskedArray`, whose sums and means leave out what is masked. `notes` say what is not in the table.
+
+    Raises:
+        ValueError: the columns are not of one length.
+    """
+
+    name: str
+    columns: Mapping[str, Any]
+    caption: str = ""
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        columns = {name: _frozen(values) for name, values in self.columns.items()}
+        if len({len(values) for values in columns.values()}) > 1:
+            lengths = ", ".join(f"{name} has {len(values)}" for name, values in columns.items())
+            raise ValueError(f"Table {self.name!r}: its columns differ in length: {lengths}.")
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "notes", tuple(self.notes))
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        try:
+            values: NDArray[Any] = self.columns[column]
+        except KeyError:
+            raise KeyError(f"Table {self.name!r} has no column {column!r}; it has {', '.join(self.columns)}") from None
+        return values
+
+    def rows(self) -> Iterator[tuple[Value, ...]]:
+        """The rows as Python values, None for what is not known."""
+        return zip(*(_values(column) for column in self.columns.values()), strict=True)
+
+    def records(self) -> list[dict[str, Value]]:
+        """The rows by the names of their columns."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows()]
+
+    def take(self, places: Any) -> Table:
+        """The rows at `places`: indices, a slice, or an array of bool."""
+        columns = {name: values[places] for name, values in self.columns.items()}
+        return Table(self.name, columns, self.caption, self.notes)
+
+    def sorted_by(self, column: str, descending: bool = True) -> Table:
+        """The rows in order of a column, equal ones as they were; what is not known comes last."""
+        values = self[column]
+        known = ~np.ma.getmaskarray(values)
+        places = np.flatnonzero(known)
+        keys = np.ma.getdata(values)[places]
+        order = (
+            len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[::-1]
+            if descending
+            else np.argsort(keys, kind="stable")
+        )
+        return self.take(np.concatenate([places[order], np.flatnonzero(~known)]))
+
+    def without(self, *columns: str) -> Table:
+        """The same without some columns."""
+        kept = {name: values for name, values in self.columns.items() if name not in columns}
+        return Table(self.name, kept, self.caption, self.notes)
+
+    # ------------------------------------------------------------------ for people
+
+    def text(self, row_limit: int | None = ROW_LIMIT, name_width: int = 60) -> str:
+        """Aligned columns under a caption; larger units where they read better, as their headings say."""
+        shown = self if row_limit is None else self.take(slice(0, max(row_limit, 0)))
+        found = [_people(name, shown.columns) for name in shown.columns]
+        rows = [[layout.name(cell, name_width) for cell in row] for row in zip(*(one[1] for one in found), strict=True)]
+        lines = [layout.escape(self.caption)] if self.caption else []
+        aligned = layout.aligned([one[0] for one in found], rows, [one[2] for one in found])
+        lines.append(aligned if len(self) else "(no rows)")
+        lines += [f"... and {len(self) - len(shown)} more rows"] if len(shown) < len(self) else []
+        return "\n".join(lines + [f"  {layout.escape(note)}" for note in self.notes])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {len(self)} rows: {', '.join(self.columns)})"
+
+    def _repr_html_(self) -> str:
+        """A static table for a notebook: no script, no style sheet, every text escaped."""
+        shown = self.take(slice(0, ROW_LIMIT))
+        found = [_people(name, shown.columns) for name in shown.columns]
+        heads = "".join(f"<th>{_html(heading)}</th>" for heading, _, _ in found)
+        styles = ["right" if right else "left" for _, _, right in found]
+        body = "".join(
+            "<tr>"
+            + "".join(f'<td style="text-align:{s}">{_html(c)}</td>' for s, c in zip(styles, row, strict=True))
+            + "</tr>"
+            for row in zip(*(texts for _, texts, _ in found), strict=True)
+        )
+        notes = list(self.notes)
+        notes += [f"... and {len(self) - len(shown)} more rows"] if len(shown) < len(self) else []
+        below = "".join(f"<p>{_html(note)}</p>" for note in notes)
+        caption = f"<caption>{_html(self.caption)}</caption>" if self.caption else ""
+        return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+    # ------------------------------------------------------------------ for programs
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`; integers with gaps are `Int64`.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError(
+                "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
+            ) from error
+        return pandas.DataFrame({name: _for_pandas(values, pandas) for name, values in self.columns.items()})
+
+    def to_csv(self) -> str:
+        """CSV with a heading. A text that a spreadsheet would run as a formula begins with an apostrophe."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([_csv(value) for value in row] for row in self.rows())
+        return text.getvalue()
+
+    def write_csv(self, path: str | os.PathLike[str]) -> None:
+        """`to_csv` into a file, in UTF-8."""
+        with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(self.to_csv())
+
+    def to_json(self) -> dict[str, Any]:
+        """What `json.dumps` takes: no NaN, None for what is not known."""
+        rows = [{name: _json(value) for name, value in record.items()} for record in self.records()]
+        return {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
+
+
+def _frozen(values: Any) -> NDArray[Any]:
+    """`values` as an array that cannot be written to; a view, where it is an array already."""
+    array = values if isinstance(values, np.ndarray) else _array(list(values))
+    if array.dtype.kind in "US":
+        array = array.astype(object)
+    data = np.ma.getdata(array).view()
+    data.flags.writeable = False
+    if not np.ma.isMaskedArray(array):
+        return data
+    mask = np.ma.getmaskarray(array).copy()
+    mask.flags.writeable = False
+    masked: NDArray[Any] = np.ma.MaskedArray(data, mask, copy=False)
+    return masked
+
+
+def _array(values: list[Any]) -> NDArray[Any]:
+    if any(isinstance(value, str) for value in values) or not values:
+        result = np.empty(len(values), object)
+        result[:] = values
+        return result
+    missing = [value is None for value in values]
+    if not any(missing):
+        return np.array(values)
+    known = [value for value in values if value is not None]
+    filled = np.array([0 if value is None else value for value in values], np.array(known).dtype if known else np.int64)
+    masked: NDArray[Any] = np.ma.MaskedArray(filled, missing)
+    return masked
+
+
+def _values(column: NDArray[Any]) -> list[Any]:
+    """Python values, None for what is masked."""
+    values: list[Any] = column.tolist()
+    return values
+
+
+def _people(name: str, columns: Mapping[str, NDArray[Any]]) -> tuple[str, list[str], bool]:
+    """Heading, texts of the cells, and whether the column stands to the right."""
+    values = _values(columns[name])
+    kind = columns[name].dtype.kind
+    if kind not in "iuf":
+        return name, [NOT_AVAILABLE if value is None else str(value) for value in values], False
+    for ending, units in _UNITS.items():
+        if name.endswith(ending):
+            smallest, largest = _range(columns.get(_family(name), columns[name]))
+            for least, unit, size in units:
+                is_point = ending == "_ns" and largest >= _POINT_NS
+                if largest >= least and not is_point and smallest >= size * _LEAST_SHOWN:
+                    heading = name.removesuffix(ending) + unit
+                    return heading, [NOT_AVAILABLE if v is None else f"{v / size:.3f}" for v in values], True
+    return name, [_number(value, kind) for value in values], True
+
+
+def _family(name: str) -> str:
+    """The column whose size says in which unit this one is shown: least and most as the mean."""
+    first, _, rest = name.partition("_")
+    return f"mean_{rest}" if first in ("min", "max", "median") else name
+
+
+def _range(column: NDArray[Any]) -> tuple[float, float]:
+    """The least and the most that is not 0."""
+    known = [abs(value) for value in _values(column) if value and math.isfinite(value)]
+    return min(known, default=0), max(known, default=0)
+
+
+def _number(value: float | None, kind: str) -> str:
+    if value is None or not math.isfinite(value):
+        return NOT_AVAILABLE
+    return f"{value:.3f}" if kind == "f" else str(value)
+
+
+def _html(text: str) -> str:
+    return html.escape(layout.escape(text))
+
+
+def _csv(value: Value) -> Value:
+    if isinstance(value, str):
+        return "'" + value if value.startswith(_FORMULA) else value
+    return "" if value is None else value
+
+
+def _json(value: Value) -> Value:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _for_pandas(values: NDArray[Any], pandas: Any) -> Any:
+    if not np.ma.isMaskedArray(values):
+        return values
+    kind = "Int64" if values.dtype.kind in "iu" else "Float64" if values.dtype.kind == "f" else object
+    return pandas.array(_values(values), dtype=kind)

@@ -1,0 +1,207 @@
+"""Captures -> a Chrome trace, which Perfetto and chrome://tracing open.
+
+Times are microseconds since the start of the trace with all three decimals of the nanosecond; what the start is on the
+clock of the capture stands in the file. Events are written block by block: of a large trace only arrays are in memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from instrument.analyse import lanes
+from instrument.analyse.tracks import CROWDED, Text, Track, Tracks, Values, encoded, quoted, tracks
+from instrument.trace.events import MISSING, Capture
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BLOCK_ROWS = 1 << 15
+#: Beyond it the file gets little smaller, and the time several times as long.
+_COMPRESSION = 3
+_DECIMALS = [f".{thousandths:03d}" for thousandths in range(1000)]
+
+
+class Written(NamedTuple):
+    """How many events a timeline holds, and how many of what kind are not in it."""
+
+    events: int
+    left_out: dict[str, int]
+
+
+def write(captures: Sequence[Capture], path: str | os.PathLike[str]) -> Written:
+    """Write the timeline of all captures to `path`, compressed where it ends in `.gz`; a file there is replaced.
+
+    Captures on the wall clock share one axis; each other one begins at its own 0. The file appears when it is whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    writer = _Writer(captures)
+    with _replacing(os.fspath(path)) as file:
+        for text in writer.texts():
+            file.write(text)
+    return Written(writer.events, dict(+writer.left_out))
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[io.TextIOWrapper]:
+    temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.part"
+    try:
+        with open(temporary, "xb") as raw:
+            if path.endswith(".gz"):
+                with (
+                    gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed,
+                    io.TextIOWrapper(packed, encoding="utf-8") as text,
+                ):
+                    yield text
+            else:
+                with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as text:
+                    yield text
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+class _Writer:
+    """Makes the text of the file, piece by piece, and counts what is in it."""
+
+    def __init__(self, captures: Sequence[Capture]) -> None:
+        self._captures = [(capture, tracks(capture)) for capture in captures]
+        self._bases = _bases(self._captures)
+        #: Numbers of processes and lanes: no two are equal, as viewers take a thread with its process's number for
+        #: the main one.
+        self._next = 1
+        self.events = 0
+        self.left_out: Counter[str] = Counter()
+
+    def texts(self) -> Iterator[str]:
+        yield '{"displayTimeUnit":"ms","traceEvents":[\n'
+        separator = ""
+        for (_, found), base in zip(self._captures, self._bases, strict=True):
+            self.left_out.update(found.left_out)
+            for block in self._blocks(found, base):
+                yield separator + ",\n".join(block)
+                separator = ",\n"
+        told = [self._about(capture, base) for (capture, _), base in zip(self._captures, self._bases, strict=True)]
+        other = {"captures": told, "left_out": dict(+self.left_out)}
+        yield f'\n],"baseTimeNanoseconds":{next(iter(self._bases), 0)},"otherData":{encoded(other)}}}\n'
+
+    def _about(self, capture: Capture, base: int) -> dict[str, object]:
+        told = {key: capture.metadata[key] for key in ("versions", "user", "metadata") if key in capture.metadata}
+        problems = [problem._asdict() for problem in capture.problems]
+        about = {"device": capture.device, "target": capture.target, "clock": capture.clock, "base_ns": base}
+        return {**about, "problems": problems, **told}
+
+    def _blocks(self, found: Tracks, base: int) -> Iterator[list[str]]:
+        processes: dict[str, int] = {}
+        names: list[str] = []
+        for process in found.processes():
+            processes[process] = number = self._number()
+            names += _named("process", process, f'"pid":{number}', number)
+        if names:
+            yield names
+        for track in found.tracks:
+            yield from self._track(track, processes[track.process], base)
+        for values in found.values:
+            yield from self._values(values, processes[values.process], base)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _track(self, track: Track, process: int, base: int) -> Iterator[list[str]]:
+        order = lanes.order(track.start_ns, track.duration_ns, track.nests)
+        start, duration = track.start_ns[order], track.duration_ns[order]
+        lane = lanes.place(start, start + duration, track.nests)
+        self.left_out[CROWDED] += int((lane == lanes.NO_LANE).sum())
+        for number in range(int(lane.max()) + 1):
+            tid = self._number()
+            where = f'"pid":{process},"tid":{tid}'
+            yield _named("thread", track.name if not number else f"{track.name} ({number + 1})", where, tid)
+            rows = np.flatnonzero(lane == number)
+            self.events += len(rows)
+            for first in range(0, len(rows), _BLOCK_ROWS):
+                block = rows[first : first + _BLOCK_ROWS]
+                yield _events(track, where, order[block], start[block] - base, duration[block])
+
+    def _values(self, values: Values, process: int, base: int) -> Iterator[list[str]]:
+        head = f'{{"ph":"C","name":{quoted(values.name)},"pid":{process},"ts":'
+        for first in range(0, len(values.time_ns), _BLOCK_ROWS):
+            block = slice(first, first + _BLOCK_ROWS)
+            members = [_members(name, column[block]) for name, column in values.columns.items()]
+            times = _microseconds(values.time_ns[block] - base)
+            rows = (",".join(filter(None, row)) for row in zip(*members, strict=True))
+            found = [f'{head}{time},"args":{{{args}}}}}' for time, args in zip(times, rows, strict=True) if args]
+            self.events += len(found)
+            if found:
+                yield found
+
+
+def _bases(captures: Sequence[tuple[Capture, Tracks]]) -> list[int]:
+    """What 0 is for each capture: the first time of all that are on the wall clock, or its own first one."""
+    firsts = [min((int(times.min()) for times in found.times() if len(times)), default=0) for _, found in captures]
+    shared = [first for (capture, _), first in zip(captures, firsts, strict=True) if first and _is_shared(capture)]
+    return [
+        min(shared, default=0) if _is_shared(capture) else first
+        for (capture, _), first in zip(captures, firsts, strict=True)
+    ]
+
+
+def _is_shared(capture: Capture) -> bool:
+    return capture.clock == "epoch"
+
+
+def _named(what: str, name: str, where: str, place: int) -> list[str]:
+    """The metadata that names a process or lane, and puts it in its place."""
+    head = f'{{"ph":"M",{where},"name":"{what}_'
+    return [
+        f'{head}name","args":{{"name":{quoted(name)}}}}}',
+        f'{head}sort_index","args":{{"sort_index":{place}}}}}',
+    ]
+
+
+def _events(
+    track: Track, where: str, rows: NDArray[np.intp], start_ns: NDArray[np.int64], duration_ns: NDArray[np.int64]
+) -> list[str]:
+    texts: Sequence[Text] = track.texts
+    kinds, numbers = track.kind[rows], track.number[rows]
+    heads = {kind: f'{{"ph":"X",{texts[kind].head},{where},"ts":' for kind in np.unique(kinds).tolist()}
+    tails = _tails(texts, kinds, numbers)
+    parts = (kinds.tolist(), _microseconds(start_ns), _microseconds(duration_ns), tails)
+    return [f'{heads[kind]}{ts},"dur":{dur}{tail}' for kind, ts, dur, tail in zip(*parts, strict=True)]
+
+
+def _tails(texts: Sequence[Text], kinds: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[str]:
+    """What follows the duration: the arguments of the kind and the step, where they are known."""
+    known: dict[tuple[int, int], str] = {}
+    found = []
+    for key in zip(kinds.tolist(), numbers.tolist(), strict=True):
+        tail = known.get(key)
+        if tail is None:
+            step = f'"step":{key[1]}' if key[1] != MISSING else ""
+            args = ",".join(filter(None, (texts[key[0]].args, step)))
+            tail = known[key] = f',"args":{{{args}}}}}' if args else "}"
+        found.append(tail)
+    return found
+
+
+def _microseconds(times: NDArray[np.int64]) -> list[str]:
+    """Nanoseconds as the exact text of microseconds."""
+    whole, rest = np.divmod(times, 1000)
+    return [f"{micro}{_DECIMALS[nano]}" for micro, nano in zip(whole.tolist(), rest.tolist(), strict=True)]
+
+
+def _members(name: str, values: NDArray[np.int64]) -> list[str]:
+    key = quoted(name)
+    return ["" if value == MISSING else f"{key}:{value}" for value in values.tolist()]

@@ -1,0 +1,132 @@
+"""`instrument profile PATH`: where the time of a training goes, as a report, as tables, as a timeline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from instrument.analyse import advice, pipeline, save, timeline
+from instrument.analyse.profile import Profile, profile
+from instrument.analyse.table import ROW_LIMIT, Table
+from instrument.show.tables import escape
+
+_ADVICE = "advice"
+#: Option -> its tables.
+_TABLES: dict[str, Callable[[Profile], list[Table]]] = {
+    "steps": lambda found: [found.step_parts, found.steps],
+    "ops": lambda found: [found.sides, found.operator_types, found.operators],
+    "data": lambda found: [pipeline.queues(found.capture), found.batches, found.pipeline],
+    "memory": lambda found: [found.memory_peaks, found.memory],
+    _ADVICE: lambda found: [_advice(found)],
+}
+_HELP = {
+    "steps": "the steps and their parts: waiting, forward and backward, tail",
+    "ops": "the operators, by name, by type and by where they run",
+    "data": "the data pipeline: whether the training waits for it, and for which stage",
+    "memory": "memory over time, and its peaks",
+    _ADVICE: "what to do about it",
+}
+
+
+class _Section(NamedTuple):
+    """What one option shows; the last table is what `--csv` prints."""
+
+    title: str
+    tables: list[Table]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    what = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
+    parser.add_argument("path", metavar="PATH", help=what)
+    for option in _TABLES:
+        parser.add_argument(f"--{option}", action="store_true", help=f"show {_HELP[option]}")
+    parser.add_argument("--compare", metavar="BASE", help="show the differences from the profile at BASE")
+    parser.add_argument("--timeline", metavar="OUT", help="write the timeline for Perfetto to OUT (.json or .json.gz)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="print the table of one of these as CSV")
+    form.add_argument("--json", action="store_true", help="print JSON; without any of these all of the profile")
+    parser.add_argument("--window", metavar="N", type=int, default=-1, help="which window (default: -1, the last one)")
+    parser.add_argument("--device", metavar="N", type=int, help="which device (default: the first)")
+    parser.add_argument("--rows", metavar="N", type=int, default=ROW_LIMIT, help="rows of a table; 0 shows all of them")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    chosen = [option for option in _TABLES if getattr(arguments, option)]
+    wrong = _wrong(arguments, len(chosen) + (arguments.compare is not None))
+    if wrong:
+        print(f"instrument profile: {wrong}", file=sys.stderr)
+        return 2
+    found = profile(arguments.path, arguments.window, arguments.device)
+    sections = [_Section("", _TABLES[option](found)) for option in chosen]
+    if arguments.compare is not None:
+        comparison = found.compare(profile(arguments.compare))
+        sections.append(_Section(comparison.title, [*comparison.tables(), comparison.operators]))
+    written = None if arguments.timeline is None else timeline.write(found.captures, arguments.timeline)
+    if arguments.json:
+        print(json.dumps(_json(found, sections, arguments.timeline, written), indent=2, allow_nan=False))
+    elif arguments.csv:
+        print(sections[0].tables[-1].to_csv(), end="")
+    else:
+        print("\n\n".join(_texts(found, sections, arguments, written)))
+    _tell_losses(found, written, has_report=not sections and written is None)
+    return 0
+
+
+def _wrong(arguments: argparse.Namespace, sections: int) -> str:
+    if arguments.csv and sections != 1:
+        options = ", ".join(f"--{option}" for option in _TABLES)
+        return f"--csv prints one table: give one of {options}, --compare"
+    if arguments.rows < 0:
+        return f"--rows is {arguments.rows}; it is a number of rows, or 0 for all of them"
+    return ""
+
+
+def _texts(
+    found: Profile, sections: list[_Section], arguments: argparse.Namespace, written: timeline.Written | None
+) -> Iterator[str]:
+    for section in sections:
+        yield from filter(None, [escape(section.title)])
+        for table in dict.fromkeys(section.tables):
+            yield _advice_text(table) if table.name == _ADVICE else table.text(arguments.rows or None)
+    if written is not None:
+        yield f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it"
+    elif not sections:
+        yield str(found)
+
+
+def _json(
+    found: Profile, sections: list[_Section], path: str | None, written: timeline.Written | None
+) -> dict[str, Any]:
+    if not sections and written is None:
+        return save.to_json(found)
+    report: dict[str, Any] = {"path": found.path, "window": found.number}
+    report |= {"device": found.device, "target": found.target}
+    for section in sections:
+        report |= {table.name: table.to_json() for table in section.tables}
+    if written is not None:
+        report["timeline"] = {"path": path, **written._asdict()}
+    return report
+
+
+def _advice(found: Profile) -> Table:
+    rows = advice.advice(found)
+    return Table(_ADVICE, {"topic": [row.topic for row in rows], "text": [row.text for row in rows]}, "Advice")
+
+
+def _advice_text(table: Table) -> str:
+    """Sentences as they are: a table would cut them."""
+    return "\n".join(map(escape, table["text"].tolist())) or "No advice: no figure of this profile stands out."
+
+
+def _tell_losses(found: Profile, written: timeline.Written | None, has_report: bool) -> None:
+    """What is not in the output, unless the report has said so."""
+    for what, amount in (written.left_out if written is not None else {}).items():
+        print(f"instrument: not in the timeline: {escape(what)}: {amount}", file=sys.stderr)
+    count = len(found.problems)
+    if count and not has_report:
+        kinds = "1 kind" if count == 1 else f"{count} kinds"
+        print(f"instrument: {kinds} of losses in this trace, which the report lists", file=sys.stderr)

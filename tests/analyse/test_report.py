@@ -1,0 +1,114 @@
+"""The report: what a person reads, on a terminal and in a notebook; and the files beside the trace."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from instrument.analyse.profile import Profile, profile
+from tests.analyse.build import T0
+from tests.analyse.files import cpu_window, directory_of, event_file
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Profile:
+    return profile(event_file(tmp_path / "run", [cpu_window(7, metadata={"note": "mine"})]))
+
+
+def test_the_report_says_what_the_window_is(found: Profile) -> None:
+    """Path, device, versions, when, and the user's own words."""
+    lines = str(found).splitlines()
+    assert lines[0] == f"Profile of {found.path}"
+    assert lines[1] == "  window 0, device 0, cpu"
+    assert lines[2] == "  graph mode on there; instrument 1, mindspore 2.10.0"
+    assert lines[3] == "  opened 2026-05-05 16:53:20 UTC, open for 0.000 s"
+    assert lines[4] == "  note: mine"
+
+
+def test_the_report_has_the_step_and_the_operators(found: Profile) -> None:
+    """With figures in units that read well."""
+    text = str(found)
+    lines = [line.split() for line in text.splitlines()]
+    assert ["part", "mean_us", "share_percent", "median_us", "min_us", "max_us", "mean_without_first_us"] in lines
+    assert ["fp_and_bp", "40.000", "50.000", "40.000", "40.000", "40.000", "40.000"] in lines
+    assert ["MatMul", "CPU", "2", "6", "120.000", "20.000", "20.000", "20.000", "66.667", "2.000"] in lines
+    assert "Peaks of memory\n  n/a: the trace has no samples of memory (profile_memory)." in text
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_a_window_that_was_cut_short_says_so(tmp_path: Path) -> None:
+    """With the reason, and with how many windows there are."""
+    windows = [cpu_window(), cpu_window(complete=False, reason="ValueError: no", start_ns=T0 + 10**9)]
+    text = str(profile(event_file(tmp_path, windows)))
+    assert "  window 1 (there are 0, 1), device 0, cpu" in text
+    assert "  NOT COMPLETE: ValueError: no" in text
+
+
+def test_several_devices_are_compared(tmp_path: Path) -> None:
+    """First of all."""
+    for rank in (0, 1):
+        event_file(tmp_path, [cpu_window(rank=rank)], rank)
+    text = str(profile(tmp_path, device=1))
+    assert "device 1 (there are 0, 1), cpu" in text
+    assert text.index("Devices\n") < text.index("Steps\n")
+
+
+def test_names_out_of_the_trace_cannot_disturb(tmp_path: Path) -> None:
+    """No control characters on the terminal, no markup in the notebook."""
+    names = ("Default/<script>alert(1)</script>-op0", "Default/network/\x1b[31m-op1", "Default/a\u202eb-op2")
+    made = profile(directory_of(tmp_path, cpu_window(names=names, reason="<b>\x07", complete=False)))
+    page = made._repr_html_()
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert not {"\x1b", "\x07", "\u202e"} & set(page + str(made))
+
+
+def test_what_is_not_counted_is_named(tmp_path: Path) -> None:
+    """At the end of the report, with how many."""
+    files = cpu_window()
+    name = "FRAMEWORK/cpu_op_execute_timestamp_0.txt"
+    files[name] += f"Default/network/Lost-op9;HostCpuOps;0,0.1,0 0,0.2,0 {T0 + 5},-0.3,0 \n".encode()
+    text = str(profile(directory_of(tmp_path, files)))
+    tail = text[text.index("Not in the tables") :]
+    assert "executions without a start (a time of zero), left out of sums       2" in tail
+    assert "executions with a negative duration, left out of sums" in tail
+
+
+# ---------------------------------------------------------------- on disk
+
+
+def test_saved_files(found: Profile, tmp_path: Path) -> None:
+    """The report, all of it as JSON, each table as CSV, and nothing half-written."""
+    written = [Path(path) for path in found.save(tmp_path / "out")]
+    assert all(path.is_file() for path in written)
+    folder = tmp_path / "out" / "profile_0_0"
+    assert (folder / "report.txt").read_text() == f"{found}\n"
+    told = json.loads((folder / "profile.json").read_text())
+    assert told["tables"]["steps"]["rows"][0]["total_ns"] == 80_000
+    assert told["tables"]["memory"]["notes"] == ["n/a: the trace has no samples of memory (profile_memory)."]
+    rows = list(csv.DictReader((folder / "steps.csv").open(newline="")))
+    assert [row["step"] for row in rows] == ["7", "8", "9"]
+    assert not (folder / "memory.csv").exists()
+    assert [path for path in (tmp_path / "out").rglob("*") if path.name.endswith(".part")] == []
+    found.save(tmp_path / "out", pretty=True)
+    assert len((folder / "profile.json").read_text().splitlines()) > 50
+
+
+def test_a_directory_opens_again_after_it_was_saved_to(tmp_path: Path) -> None:
+    """What an analysis wrote is no source of the next one."""
+    directory = directory_of(tmp_path / "raw", cpu_window())
+    first = profile(directory)
+    first.save(directory)
+    again = profile(directory)
+    assert str(again) == str(first)
+    assert len(again.windows) == 1
+
+
+def test_nothing_is_left_where_writing_fails(found: Profile, tmp_path: Path) -> None:
+    """The error is the system's."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        found.save(tmp_path / "file")

@@ -1,0 +1,118 @@
+"""Which executions count: impossible ones are left out or cut, and counted by kind."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from instrument.analyse import operators
+from instrument.analyse.sums import counted, grouped
+from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture
+from tests.analyse.build import T0, capture, executions, operator
+
+GOOD = [(T0 + 100 * place, 50, 0, 7) for place in range(100)]
+
+
+def of(*rows: tuple[int, ...], side: str = "AI Core", **parts: object) -> Capture:
+    return capture(
+        (operator("Default/a/Mul-op0", side), operator("Default/a/Add-op1", side)), executions(*rows), **parts
+    )
+
+
+def total(given: Capture) -> int:
+    return int(counted(given).executions["duration_ns"].sum())
+
+
+def test_bad_executions_are_counted_by_kind() -> None:
+    """Lost starts and ends, ends before starts: sums are those of the good ones."""
+    bad = [(0, 0, 0, 7)] * 5 + [(T0 + 7, -3, 0, 7)] * 2 + [(T0 + 9, MISSING, 0, 7)]
+    found = counted(of(*GOOD, *bad))
+    assert found.left_out == {"zero_timestamp": 5, "open": 1, "negative": 2}
+    assert (len(found.executions), int(found.executions["duration_ns"].sum())) == (100, 5_000)
+    assert (found.clipped, found.zero_duration) == (0, 0)
+    assert [(one.what, one.amount) for one in found.problems()] == [
+        ("executions without a start (a time of zero), left out of sums", 5),
+        ("executions without an end, left out of sums", 1),
+        ("executions with a negative duration, left out of sums", 2),
+    ]
+
+
+def test_one_impossible_duration_does_not_change_the_ranking() -> None:
+    """On a stream that does one after the other, an execution ends where the next begins."""
+    rows = [(T0 + 12_000 * place, 10_000, place % 2, 7) for place in range(1_000)]
+    rows[500] = (rows[500][0], 3_400_000_000, 0, 7)
+    found = counted(of(*rows))
+    assert (found.clipped, found.clipped_ns) == (1, 3_400_000_000 - 12_000)
+    table = operators.by_name(of(*rows), found)
+    assert table["total_ns"].tolist() == [500 * 10_000 + 2_000, 500 * 10_000]
+    assert table["max_ns"].tolist() == [12_000, 10_000]
+    assert len(of(*rows).executions) == 1_000  # the timeline has it as it is
+    assert [one.what for one in found.problems()] == [
+        "executions that reach past the next one or the window's end, cut by 3399988000 ns together"
+    ]
+
+
+@pytest.mark.parametrize("side", [CPU, AI_CPU, COMMUNICATION])
+def test_sides_that_do_several_things_at_once_are_not_cut(side: str) -> None:
+    """One that encloses others is as long as it says."""
+    assert total(of((T0, 100, 0, 7), (T0 + 10, 20, 1, 7), side=side)) == 120
+
+
+@pytest.mark.parametrize("rows", [((T0, 100, 0, 1), (T0 + 10, 20, 1, 2)), ((T0, 100, 0, -1), (T0 + 10, 20, 1, -1))])
+def test_streams_do_not_cut_each_other(rows: tuple[tuple[int, ...], ...]) -> None:
+    """Nor is anything known where the trace does not tell the stream."""
+    assert total(of(*rows)) == 120
+
+
+def test_equal_starts_are_cut_at_the_next_later_one() -> None:
+    """Two that begin at once have the same room."""
+    found = counted(of((T0, 30, 0, 7), (T0, 80, 1, 7), (T0 + 50, 5, 0, 7)))
+    assert sorted(found.executions["duration_ns"].tolist()) == [5, 30, 50]
+    assert (found.clipped, found.clipped_ns) == (1, 30)
+
+
+def test_the_window_is_a_limit() -> None:
+    """What began outside does not count, what reaches over its end is cut."""
+    told = {"start_ns": T0, "stop_ns": T0 + 1_000}
+    rows = ((T0 - 1, 5, 0, 7), (T0, 5, 0, 7), (T0 + 990, 70, 1, 7), (T0 + 1_000, 1, 1, 7))
+    found = counted(of(*rows, side=CPU, metadata=told))
+    assert found.left_out == {"outside": 2}
+    assert found.executions["duration_ns"].tolist() == [5, 10]
+    assert (found.clipped, found.clipped_ns) == (1, 60)
+
+
+def test_durations_of_days_do_not_overflow() -> None:
+    """They are impossible, and their sum would not fit."""
+    found = counted(of(*[(T0 + place, 2**61, 0, 7) for place in range(8)], (T0 + 100, 5, 0, 7)))
+    assert found.left_out == {"too_long": 8}
+    assert found.executions["duration_ns"].tolist() == [5]
+
+
+def test_a_duration_of_zero_is_an_execution() -> None:
+    """The counter of a device has steps of 10 ns: it is counted, and named."""
+    found = counted(of((T0, 0, 0, 7), (T0 + 10, 4, 0, 7)))
+    assert found.zero_duration == 1
+    table = operators.by_name(of((T0, 0, 0, 7), (T0 + 10, 4, 0, 7)), found)
+    assert (table["count"][0], table["total_ns"][0], table["mean_ns"][0], table["min_ns"][0]) == (2, 4, 2.0, 0)
+
+
+def test_nothing_is_nothing() -> None:
+    """An empty capture has no problems."""
+    found = counted(capture())
+    assert (len(found.executions), found.left_out, found.problems()) == (0, {}, [])
+
+
+def test_sums_of_groups_are_exact() -> None:
+    """Against plain loops, beyond what a float64 holds; keys without values are 0."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    draw = random.Random(seed)
+    keys = [draw.randrange(7) for _ in range(500)]
+    values = [draw.randrange(10**15) + 2**53 for _ in keys]
+    found = grouped(np.array(keys), np.array(values), 9)
+    for key in range(9):
+        mine = [value for at, value in zip(keys, values, strict=True) if at == key]
+        expected = (len(mine), sum(mine), min(mine, default=0), max(mine, default=0))
+        assert tuple(int(found[name][key]) for name in ("count", "total", "min", "max")) == expected
