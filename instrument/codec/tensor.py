@@ -13,41 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.codec import wire
+from instrument.codec.tensor_fields import (
+    DATA_TYPE,
+    DIMS,
+    DOUBLE_DATA,
+    DTYPE_NUMBERS,
+    FLOAT_DATA,
+    HELD_BY_FLOAT32,
+    RAW_DATA,
+    content,
+)  # fmt: skip
 from instrument.errors import CorruptMessage
 from instrument.values import BFLOAT16, Tensor
 
-NUMBER = 8
-
-#: `DataType` of MindSpore's anf_ir.proto.
-DTYPE_NUMBERS = {
-    "bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8, "uint64": 9,
-    "float16": 10, "float32": 11, "float64": 12, BFLOAT16: 46,
-}  # fmt: skip
 _DTYPE_NAMES = {number: name for name, number in DTYPE_NUMBERS.items()}
-#: Types each of whose values is a float32.
-_HELD_BY_FLOAT32 = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32", BFLOAT16})
-
 #: The most that any NumPy has.
 _MAX_DIMS = 64
-
-_DIMS, _DATA_TYPE, _FLOAT_DATA, _DOUBLE_DATA, _RAW_DATA = 1, 2, 3, 6, 8
-
-
-def may_need_raw_data(dtype: str) -> bool:
-    """Whether there are values of this type that `float_data` alone would lose bits of."""
-    return dtype == "float16" or dtype not in _HELD_BY_FLOAT32
 
 
 def needs_raw_data(dtype: str, array: NDArray[np.generic]) -> bool:
     """Whether `float_data` alone would lose bits. Half floats convert exactly, but for the payloads of their NaNs."""
     if dtype == "float16":
         return bool(np.isnan(array).any())
-    return dtype not in _HELD_BY_FLOAT32
+    return dtype not in HELD_BY_FLOAT32
 
 
 def encoded_bytes(dtype: str, elements: int) -> int:
     """At most so many bytes does a tensor of `elements` elements take in a file, its dims and keys apart."""
-    exact = 0 if dtype in _HELD_BY_FLOAT32 and dtype != "float16" else np.dtype(dtype).itemsize
+    exact = 0 if dtype in HELD_BY_FLOAT32 and dtype != "float16" else np.dtype(dtype).itemsize
     return elements * (4 + exact)
 
 
@@ -59,19 +52,7 @@ def encode(value: Tensor) -> wire.Pieces:
         exact = _bytes_of(array.reshape(-1).astype(array.dtype.newbyteorder("<"), copy=False))
     with np.errstate(all="ignore"):
         singles = np.ascontiguousarray(array.reshape(-1), dtype="<f4")
-    return frame_data(value.dtype, array.shape, _bytes_of(singles), exact)
-
-
-def frame_data(dtype: str, shape: tuple[int, ...], singles: wire.Buffer, exact: wire.Buffer | None) -> wire.Pieces:
-    """The content of a `TensorProto` around its values as float32 and, where those lose bits, as they are."""
-    head = b"".join(wire.integer(_DIMS, extent) for extent in shape)
-    head += wire.integer(_DATA_TYPE, DTYPE_NUMBERS[dtype])
-    pieces: wire.Pieces = [head]
-    if len(singles):
-        pieces += wire.delimited_pieces(_FLOAT_DATA, [singles])
-    if exact is not None:
-        pieces += wire.delimited_pieces(_RAW_DATA, [exact])
-    return pieces
+    return content(value.dtype, array.shape, _bytes_of(singles), exact)
 
 
 def _bytes_of(flat: NDArray[np.generic]) -> memoryview:
@@ -91,17 +72,17 @@ def decode(data: memoryview) -> Tensor:
     raw: memoryview | None = None
     for field in wire.fields(data):
         number, wire_type, content = field
-        if number == _DIMS:
+        if number == DIMS:
             shape += _dims(field)
-        elif number == _DATA_TYPE:
+        elif number == DATA_TYPE:
             dtype_number = wire.as_int(field)
-        elif number == _FLOAT_DATA:
+        elif number == FLOAT_DATA:
             if isinstance(content, int) or wire_type == wire.FIXED64:
                 raise CorruptMessage(f"float_data has wire type {wire_type}")
             singles.append(content)  # packed, or one float a field
-        elif number == _DOUBLE_DATA:
+        elif number == DOUBLE_DATA:
             doubles = wire.as_bytes(field)
-        elif number == _RAW_DATA:
+        elif number == RAW_DATA:
             raw = wire.as_bytes(field)
     dtype = _DTYPE_NAMES.get(dtype_number)
     if dtype is None:

@@ -10,6 +10,7 @@ import marshal
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from instrument.codec import tensor_fields
 from instrument.values import Event, Item
 
 ALIGNMENT_BYTES = 64
@@ -87,18 +88,30 @@ class Part(NamedTuple):
         """The item whose bytes `data` are; an array is a view of them."""
         if not self.code:
             return Item(self.kind, self.tag, bytes(data))
-        import numpy as np  # a worker that only ever sees scalars does without
+        import numpy as np  # a worker that only ever sees scalars and tensors of float32 does without
 
         array = np.frombuffer(data, self.code) if self.length else np.empty(0, self.code)
         return Item(self.kind, self.tag, array.reshape(self.shape), self.dtype)
 
+    def content(self, data: memoryview) -> Item:
+        """A tensor of float32 whose values `data` are, with its encoded content in pieces as payload."""
+        pieces: Any = tensor_fields.content(self.dtype, self.shape, data, None)
+        return Item(self.kind, self.tag, pieces, self.dtype)
 
-def unpack(data: memoryview, head_offset: int) -> tuple[Event, str]:
-    """The event and the lineage file's path; arrays are views of `data`."""
+
+def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[Event, str]:
+    """The event and the lineage file's path; arrays are views of `data`.
+
+    With `encodes`, tensors that stand in the file as they are, those of float32, are their encoded content in pieces.
+    """
     event, lineage_path, parts = unpack_head(data[head_offset:])
     if not parts:
         return event, lineage_path
-    items = [part.item(data[part.offset : part.offset + part.length]) for part in parts]
+    items = []
+    for part in parts:
+        place = data[part.offset : part.offset + part.length]
+        is_as_it_is = encodes and part.kind == "tensor" and part.code == "<f4"
+        items.append(part.content(place) if is_as_it_is else part.item(place))
     return event._replace(items=items), lineage_path
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from instrument.codec import wire
+from instrument.codec import tensor_fields, wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import mask
 from instrument.values import Item
@@ -79,9 +79,7 @@ def passes(item: Item) -> int:
     """How many times over the bytes of an item are sent."""
     if item.kind != "tensor":
         return 1
-    from instrument.codec import tensor
-
-    return 2 if tensor.may_need_raw_data(item.dtype) else 1
+    return 2 if tensor_fields.may_need_raw_data(item.dtype) else 1
 
 
 def gather_head(arrive: Arrive) -> memoryview:
@@ -113,11 +111,9 @@ def gather(part: Part, arrive: Arrive) -> Item:
 
 def begin_tensor(part: Part) -> Item:
     """A tensor whose values are still to come: its payload is its encoded content in pieces."""
-    from instrument.codec import tensor
-
     singles: Any = Later(4 * math.prod(part.shape), part.code, "<f4")
     exact: Any = None
-    if tensor.may_need_raw_data(part.dtype):
+    if tensor_fields.may_need_raw_data(part.dtype):
         exact = Later(part.length, part.code, "<" + part.code[1:])
-    content: Any = tensor.frame_data(part.dtype, part.shape, singles, exact)
-    return Item(part.kind, part.tag, content, part.dtype)
+    pieces: Any = tensor_fields.content(part.dtype, part.shape, singles, exact)
+    return Item(part.kind, part.tag, pieces, part.dtype)

@@ -45,6 +45,7 @@ _LAST_HOPE_LOOKS = 80
 #: So often is an attempt passed over when the file system says that there is no room; quotas it does not tell.
 _RETRIES_WITHOUT_ROOM = 10
 _TOUCH_AHEAD_BYTES = 8 << 20
+_NICE = 10
 
 _VERSION, _IS_CLOSING = 0, 1
 _SLOTS = (8, 24)
@@ -267,11 +268,12 @@ class Worker:
         return True
 
     def _encode(self, chunk: Chunk) -> commit.Job:
-        event, lineage_path = message.unpack(chunk.payload, chunk.head_offset)
+        exports = bool(self._config.export_directory)
+        event, lineage_path = message.unpack(chunk.payload, chunk.head_offset, encodes=not exports)
         paths = (self._config.summary_path, lineage_path)
         if chunk.sequence in self._config.given_up:
             return commit.lose(chunk.sequence, event.step, paths, "workers die of it", self._report)
-        if self._config.export_directory:
+        if exports:
             commit.export_tensors(event, self._config.export_directory, self._report)
         return commit.encode(chunk.sequence, event, paths, self._report)
 
@@ -452,10 +454,20 @@ def _free_bytes(path: str) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def _give_way() -> None:
+    """Training comes first. Where its processor is busy, being woken must not take it away in the middle of a record."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        os.nice(_NICE)
+    except (OSError, AttributeError):
+        pass  # not on this system, or not in this container
+
+
 def main(argument: str) -> None:
     # The trainer decides when a worker ends: a signal to the whole job must not cost what was recorded before it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    _give_way()
     Worker(Config.from_argument(argument)).run()
 
 

@@ -19,6 +19,7 @@ from instrument.write.commit import Committer
 from instrument.write.sink import item_bound_bytes
 from tests.write.build import scalar, steps
 from tests.write.conftest import OpenSink
+from tests.write.pools import process
 
 
 def test_a_write_inside_a_write_without_workers(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +130,15 @@ def test_a_fork_while_a_lock_is_held(sink_at: OpenSink, tmp_path: Path) -> None:
     release.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="this system has no scheduling classes")
+def test_workers_give_way_to_training(sink_at: OpenSink) -> None:
+    """They do not take a processor away from whom they are woken by, and get little of one that is busy."""
+    sink = sink_at(1)
+    assert sink.write(scalar(0))
+    sink.flush()
+    worker = process(sink).pid
+    assert os.sched_getscheduler(worker) == os.SCHED_BATCH
+    assert os.getpriority(os.PRIO_PROCESS, worker) == min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
+    sink.close()
