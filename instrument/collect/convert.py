@@ -82,8 +82,11 @@ def to_scalar(value: Any, tag: str) -> float:
     """
     if type(value) is float:
         return value
-    if type(value) is _Tensor and value.dtype is not _BFLOAT16_TYPE and value.size == 1:  # what is usual
-        number = value.item()
+    if type(value) is _Tensor and value.dtype is not _BFLOAT16_TYPE:  # what is usual
+        try:
+            number = value.item()
+        except ValueError:  # more elements than one, or none; to ask for their number first costs all others time
+            number = None
         if type(number) is float:
             return number
     if isinstance(value, int):

@@ -103,7 +103,8 @@ class SummaryRecord:
         self._known_names: set[str] = set()
         self._lock = threading.RLock()
         self._is_recording = False
-        self._is_fork = False
+        self._is_fork = self._is_closed = False
+        self._raises = options.raise_exception
         self._sink = _open(options)
         self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
@@ -202,9 +203,9 @@ class SummaryRecord:
             _check_network("train_network", train_network)
         if plugin_filter is not None and not callable(plugin_filter):
             raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
-        if self._options.raise_exception:
+        if self._raises:
             self._raise_error()
-        if self._is_fork or not self._close_sink.alive:
+        if self._is_fork or self._is_closed:
             return self._refuse_use()
         with self._lock:
             if self._is_recording:
@@ -251,6 +252,7 @@ class SummaryRecord:
         """
         self._inbox.close()
         self._network = None
+        self._is_closed = True
         self._close_sink()
         self._raise_error()
 
@@ -389,7 +391,7 @@ class SummaryRecord:
         return False
 
     def _raise_error(self) -> None:
-        if not self._options.raise_exception:
+        if not self._raises:
             return
         error = self._sink.take_error()
         if error is not None:
