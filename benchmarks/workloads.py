@@ -120,11 +120,11 @@ _ALL = (
     ),
     Workload(
         "training_every_step", "LeNet-5 in graph mode with a collector, collect_freq=1",
-        _TRAINING, procedure="training", steps=42, quick_steps=12, every=1, writers=_COLLECTORS, cell_seconds=75,
+        _TRAINING, procedure="training", steps=80, quick_steps=12, every=1, writers=_COLLECTORS, cell_seconds=110,
     ),
     Workload(
         "training_every_tenth", "LeNet-5 in graph mode with a collector, collect_freq=10",
-        _TRAINING, procedure="training", steps=42, every=10, writers=_COLLECTORS, cell_seconds=75,
+        _TRAINING, procedure="training", steps=80, every=10, writers=_COLLECTORS, cell_seconds=110,
     ),
     Workload(
         "kernels", "what this machine needs for the parts of the work, in one thread",
