@@ -19,13 +19,13 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint test-matrix oracle bench clean
+.PHONY: help demo test lint test-matrix faults oracle bench bench-profile clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-learn, record it, show the recording
+demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-learn, record and profile it, show what is there
 	@$(VENV)/bin/python examples/lenet5.py
 
 test: lint $(VENV)/test.stamp ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight too
@@ -40,6 +40,14 @@ lint: $(LINT)/installed.stamp ## Check style and types: ruff check, ruff format 
 test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROWS="ms2.7.2-np1" for some)
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
 
+# What was counted is shown also where a test fails; a seed in it repeats its line.
+faults: $(VENV)/test.stamp ## Kill trainers and workers 200 times each for some 6 minutes, and count what is lost; JSON in build/ (KILLS=50)
+	@mkdir -p build && rm -f build/faults.json
+	@INSTRUMENT_TEST_KILLS=$(or $(KILLS),200) INSTRUMENT_TEST_TALLIES=$(CURDIR)/build/faults.json \
+	$(VENV)/bin/python -m pytest -m "slow or not slow" -o faulthandler_timeout=3600 \
+	tests/faults/test_random.py tests/faults/test_kernel.py $(ARGS); \
+	status=$$?; cat build/faults.json; exit $$status
+
 # INSTRUMENT_ORACLE_PYTHON names the Python of an environment that stands elsewhere: nothing is to be made then.
 oracle: $(if $(INSTRUMENT_ORACLE_PYTHON),,$(ORACLE)/installed.stamp) ## Install MindInsight 2.3.1, the viewer that must read our files, into .venv-oracle
 	@echo "MindInsight is in $(or $(INSTRUMENT_ORACLE_PYTHON),$(ORACLE)/bin/python)"
@@ -49,6 +57,12 @@ bench: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/installed.st
 	@mkdir -p build
 	@$(VENV)/bin/python benchmarks/write.py $(ARGS) > build/write.json
 	@$(VENV)/bin/python benchmarks/write.py --table build/write.json $(if $(ARGS),,--into benchmarks/README.md)
+
+bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own for some 6 minutes, and reading large traces; JSON in build/
+	@mkdir -p build
+	@$(VENV)/bin/python benchmarks/profiled.py $(ARGS) > build/profiled.json
+	@$(VENV)/bin/python benchmarks/trace.py > build/trace.json
+	@cat build/profiled.json build/trace.json
 
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
 	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

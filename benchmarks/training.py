@@ -35,7 +35,7 @@ class Training(NamedTuple):
 
 def measure(writer: writers.Writer, folder: str, steps: int, every: int) -> dict[str, float]:
     """Trainings of so many steps; the collector collects every so many of them."""
-    model = _model()
+    model = lenet5()
     _train(model, _WARM_UP_STEPS, None)
     without: list[Training] = []
     collected: list[Training] = []
@@ -71,7 +71,7 @@ def _typical_ms(training: Training) -> float:
 
 
 def _train(model: Any, steps: int, collected: tuple[writers.Writer, str, int] | None) -> Training:
-    data = _data(steps)
+    data = pictures(steps)
     before, after = _clock(), _clock()
     helpers_s = processes.helpers_cpu_s()
     started = time.perf_counter()
@@ -105,7 +105,7 @@ def _clock() -> Any:
     return Clock()
 
 
-def _model() -> Any:
+def lenet5() -> Any:
     import mindspore
     from mindspore import nn
     from mindspore.train import Model
@@ -121,7 +121,7 @@ def _model() -> Any:
     return Model(network, loss, nn.Momentum(network.trainable_params(), learning_rate=0.01, momentum=0.9))
 
 
-def _data(steps: int) -> Any:
+def pictures(steps: int) -> Any:
     from mindspore.dataset import GeneratorDataset
 
     random = np.random.default_rng(0)

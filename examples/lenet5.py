@@ -1,4 +1,4 @@
-"""Train LeNet-5 on real handwritten digits with a SummaryCollector, then print what was recorded.
+"""Train LeNet-5 on real handwritten digits, record it and profile ten of its steps, then print what was recorded.
 
     python examples/lenet5.py [DIRECTORY] [--epochs N] [--mode graph|pynative]
 
@@ -17,11 +17,13 @@ from mindspore.dataset import GeneratorDataset
 from mindspore.train import Accuracy, LossMonitor, Model
 from sklearn.datasets import load_digits
 
-from instrument import SummaryCollector, ops
+from instrument import StopAtStep, SummaryCollector, ops
 from instrument.show.cli import main as instrument
 
 BATCH_SIZE = 32
 TRAINING_DIGITS = 1500
+#: In the first epoch, behind the steps that compile and warm up.
+PROFILED_STEPS = (31, 40)
 
 
 class LeNet5(nn.Cell):
@@ -77,8 +79,9 @@ def train(directory: str, epochs: int) -> SummaryCollector:
         custom_lineage_data={"dataset": "digits", "enlarged": 4},
     )
     data = digits(training=True)
-    monitor = LossMonitor(data.get_dataset_size())
-    model.fit(epochs, data, digits(training=False), callbacks=[monitor, collector], dataset_sink_mode=False)
+    profiling = StopAtStep(*PROFILED_STEPS, directory, profile_memory=True)
+    callbacks = [LossMonitor(data.get_dataset_size()), collector, profiling]
+    model.fit(epochs, data, digits(training=False), callbacks=callbacks, dataset_sink_mode=False)
     return collector
 
 
@@ -94,6 +97,8 @@ def main() -> None:
     collector = train(arguments.directory, arguments.epochs)
     print(f"\nTrained {arguments.epochs} epochs in {time.perf_counter() - started:.1f} s; {collector.stats}\n")
     instrument(["show", arguments.directory])
+    print()
+    instrument(["profile", arguments.directory])
 
 
 if __name__ == "__main__":

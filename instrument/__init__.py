@@ -6,6 +6,10 @@
     from instrument import read
     read("./run").scalars("loss/auto").value
 
+    from instrument import StopAtStep, profile
+    model.train(10, dataset, callbacks=[StopAtStep(20, 29, "./run")])
+    print(profile("./run"))
+
 Names are resolved on first use: importing `instrument` loads neither MindSpore nor protobuf.
 """
 
@@ -16,9 +20,13 @@ from typing import TYPE_CHECKING, Any
 from instrument._version import __version__
 
 if TYPE_CHECKING:
+    from instrument.analyse.profile import Profile as Profile
+    from instrument.analyse.profile import profile as profile
     from instrument.collect import ops as ops
     from instrument.collect.collector import SummaryCollector as SummaryCollector
     from instrument.collect.record import SummaryRecord as SummaryRecord
+    from instrument.landscape.landscape import SummaryLandscape as SummaryLandscape
+    from instrument.marks import span as span
     from instrument.profiler.callbacks import StopAtEpoch as StopAtEpoch
     from instrument.profiler.callbacks import StopAtStep as StopAtStep
     from instrument.profiler.handlers import tensorboard_trace_handler as tensorboard_trace_handler
@@ -29,19 +37,19 @@ if TYPE_CHECKING:
     from instrument.profiler.profiler import Profiler as Profiler
     from instrument.profiler.schedule import ProfilerAction as ProfilerAction
     from instrument.profiler.schedule import schedule as schedule
-    from instrument.profiler.spans import span as span
     from instrument.read.run import Run as Run
     from instrument.read.run import read as read
 
 __all__ = [
-    "AicoreMetrics", "ExportType", "Profiler", "ProfilerAction", "ProfilerActivity", "ProfilerLevel", "Run",
-    "StopAtEpoch", "StopAtStep", "SummaryCollector", "SummaryRecord", "__version__", "ops", "read", "schedule", "span",
-    "tensorboard_trace_handler",
+    "AicoreMetrics", "ExportType", "Profile", "Profiler", "ProfilerAction", "ProfilerActivity", "ProfilerLevel", "Run",
+    "StopAtEpoch", "StopAtStep", "SummaryCollector", "SummaryLandscape", "SummaryRecord", "__version__", "ops",
+    "profile", "read", "schedule", "span", "tensorboard_trace_handler",
 ]  # fmt: skip
 
 _HOMES = {
     "SummaryCollector": ("instrument.collect.collector", "SummaryCollector"),
     "SummaryRecord": ("instrument.collect.record", "SummaryRecord"),
+    "SummaryLandscape": ("instrument.landscape.landscape", "SummaryLandscape"),
     "ops": ("instrument.collect.ops", None),
     "Profiler": ("instrument.profiler.profiler", "Profiler"),
     "StopAtStep": ("instrument.profiler.callbacks", "StopAtStep"),
@@ -56,6 +64,9 @@ _HOMES = {
     "ExportType": ("instrument.profiler.options", "ExportType"),
     "Run": ("instrument.read.run", "Run"),
     "read": ("instrument.read", None),
+    "Profile": ("instrument.analyse.profile", "Profile"),
+    "profile": ("instrument.analyse.profile", "profile"),
+    "load_ipython_extension": ("instrument.show.notebook", "load_ipython_extension"),
 }
 
 

@@ -13,41 +13,30 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import logging
-import threading
-from array import array
 from collections.abc import Callable
 from time import time_ns
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from instrument.marked import CALLBACK as CALLBACK
+from instrument.marked import EPOCH as EPOCH
+from instrument.marked import KIND_SHIFT as KIND_SHIFT
+from instrument.marked import NAMES, Lane
+from instrument.marked import STEP as STEP
+from instrument.marked import STILL_OPEN as STILL_OPEN
+from instrument.marked import USER as USER
+from instrument.marked import Mark as Mark
+from instrument.marked import Window as Window
+from instrument.marked import name_of as name_of
 
 log = logging.getLogger("instrument")
 
-#: What a mark is.
-USER, STEP, EPOCH, CALLBACK = range(4)
-#: The duration of what had not ended when the window closed.
-STILL_OPEN = -1
 #: A window keeps no more marks (of 24 to 100 bytes each), a process no more names.
 MAX_MARKS = 1_000_000
 MAX_NAMES = 4096
 
-#: A code is a name's number, and what the mark is above it.
-KIND_SHIFT = 32
-NAME_MASK = (1 << KIND_SHIFT) - 1
-
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Mark(NamedTuple):
-    """One row of a window: `number` is that of the step or epoch, -1 for other kinds."""
-
-    start_ns: int
-    duration_ns: int
-    thread: int
-    number: int
-    name: str
-    kind: int
 
 
 # ---------------------------------------------------------------- spans
@@ -78,7 +67,7 @@ class Span:
 
     def __init__(self, name: str, kind: int = USER) -> None:
         self.name = name
-        self._code = _names.number(name) | kind << KIND_SHIFT
+        self._code = NAMES.number(name) | kind << KIND_SHIFT
 
     __enter__ = staticmethod(_nothing)
     __exit__ = staticmethod(_nothing_at_exit)
@@ -98,26 +87,6 @@ class Span:
                 return function(*args, **kwargs)
 
         return marked  # type: ignore[return-value]
-
-
-class _Names:
-    """Numbers of names; all that come too late share one."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._numbers: dict[str, int] = {}
-        self._lock = threading.Lock()
-
-    def number(self, name: str) -> int:
-        with self._lock:
-            number = self._numbers.get(name)
-            if number is None:
-                number = self._numbers[name] = len(self.texts)
-                self.texts.append(name)
-            return number
-
-
-_names = _Names()
 
 
 class _Spans(dict[str, Span]):
@@ -145,89 +114,22 @@ span: Callable[[str], Span] = _Spans().__getitem__
 
 
 def hook(method: Function) -> Function:
-    """Mark the calls of a callback's method, so that a profile shows what recording costs."""
-    return Span(method.__qualname__.lstrip("_"), CALLBACK)(method)
+    """Mark the calls of a callback's method, so that a profile shows what recording costs.
+
+    Operators that were called before it run first: their time is the step's, not the callback's.
+    """
+    marked = Span(method.__qualname__.lstrip("_"), CALLBACK)(method)
+
+    @functools.wraps(method)
+    def settled(*args: Any, **kwargs: Any) -> Any:
+        if _window is not None:
+            _window.settle()
+        return marked(*args, **kwargs)
+
+    return settled  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- one window
-
-
-class _Lane:
-    """What one thread marks: spans that ended, three numbers each, and those that are open."""
-
-    __slots__ = ("ended", "opened", "thread")
-
-    def __init__(self) -> None:
-        self.thread = threading.get_native_id()
-        self.ended = array("q")
-        self.opened: list[tuple[int, int]] = []
-
-
-class Window:
-    """All marks of one window. `first_step` and `last_step` are None while no step has ended in it."""
-
-    def __init__(self, max_marks: int) -> None:
-        self.max_marks = max_marks
-        self.counter = itertools.count()
-        self.local = threading.local()
-        self.first_step: int | None = None
-        self.last_step: int | None = None
-        #: Whether a step ran in it, to its end or not.
-        self.has_steps = False
-        self._source = ""
-        self._lanes: list[_Lane] = []
-        self._rows: list[Mark] = []
-
-    def lane(self) -> _Lane:
-        """A lane for the calling thread."""
-        lane = self.local.lane = _Lane()
-        self._lanes.append(lane)
-        return lane
-
-    def add(self, kind: int, name: str, number: int, start_ns: int, duration_ns: int) -> None:
-        if next(self.counter) < self.max_marks:
-            self._rows.append(Mark(start_ns, duration_ns, threading.get_native_id(), number, name, kind))
-
-    def add_step(self, source: str, number: int, start_ns: int, end_ns: int) -> None:
-        """A step that ended. Whoever marks a window's first step marks all of them: two ways to count would mix."""
-        self._source = self._source or source
-        if source != self._source or number == self.last_step:
-            return
-        self.first_step = number if self.first_step is None else self.first_step
-        self.last_step = number
-        self.has_steps = True
-        self.add(STEP, "step", number, start_ns, end_ns - start_ns)
-
-    def add_open_step(self, source: str, number: int, start_ns: int) -> None:
-        """The step in whose middle the window closes."""
-        if self._source in ("", source) and number != self.last_step:
-            self.has_steps = True
-            self.add(STEP, "step", number, start_ns, STILL_OPEN)
-
-    def rows(self) -> list[Mark]:
-        """All but the spans that ended; these, being many, are in `lanes`."""
-        opened = [
-            Mark(start_ns, STILL_OPEN, lane.thread, -1, name_of(code), code >> KIND_SHIFT)
-            for lane in list(self._lanes)
-            for start_ns, code in list(lane.opened)
-            if code >> KIND_SHIFT == USER  # a callback's is that of the hook which closes the window
-        ]
-        return [*self._rows, *opened]
-
-    def lanes(self) -> list[tuple[int, array[int]]]:
-        """Threads, and the spans that ended there: start, duration and code, one after the other."""
-        # Copies: a thread may still be at the end of a span, and could not write to what is being looked at.
-        return [(lane.thread, lane.ended[: len(lane.ended) // 3 * 3]) for lane in list(self._lanes)]
-
-    @property
-    def dropped(self) -> int:
-        """How many marks were too many. It is asked for once, at the end."""
-        return max(next(self.counter) - self.max_marks, 0)
-
-
-def name_of(code: int) -> str:
-    return _names.texts[code & NAME_MASK]
-
 
 _window: Window | None = None
 
@@ -237,7 +139,7 @@ def _enter(self: Span) -> None:
     if window is None:
         return
     try:
-        lane: _Lane = window.local.lane
+        lane: Lane = window.local.lane
     except AttributeError:
         lane = window.lane()
     lane.opened.append((time_ns(), self._code))
@@ -251,7 +153,7 @@ def _exit(
     if window is None:
         return
     try:
-        lane: _Lane = window.local.lane
+        lane: Lane = window.local.lane
     except AttributeError:
         return  # it began before the window did
     code = self._code
@@ -278,10 +180,10 @@ def _take(opened: list[tuple[int, int]], code: int) -> int | None:
     return None
 
 
-def open_window(max_marks: int = MAX_MARKS) -> Window:
-    """Begin to mark. There is one window at a time in a process."""
+def open_window(max_marks: int = MAX_MARKS, settle: Callable[[], object] = _nothing) -> Window:
+    """Begin to mark. There is one window at a time in a process; `settle` returns when all operators have run."""
     global _window
-    _window = Window(max_marks)
+    _window = Window(max_marks, settle)
     Span.__enter__ = _enter  # type: ignore[assignment]
     Span.__exit__ = _exit  # type: ignore[assignment]
     return _window

@@ -23,6 +23,8 @@ FEW_OPERATORS, FEW_PERCENT = 3, 50.0
 LEAST_OPERATORS = 3 * FEW_OPERATORS
 #: Below a tenth of the time, even without any conversion a step would not become noticeably faster.
 CONVERSION_PERCENT = 10.0
+#: What passes before the first operator, but not for data, is worth a look from the same share of a step on.
+LATE_PERCENT = 10.0
 #: AI CPU is a small processor beside the AI Core: above this share its operators are where a step can get faster.
 AI_CPU_PERCENT = 5.0
 #: A worker is busy, or has little to do, above and below these shares of one processor; MindInsight has the same.
@@ -48,6 +50,11 @@ _REMEDIES: Mapping[str, str] = {
     "MindRecord": "read with more num_parallel_workers, or from a faster disk",
     "TFReader": "read with more num_parallel_workers from more files, or from a faster disk",
 }
+_NO_PIPELINE = "Profile with data_process=True to see which stage of the data pipeline is slow."
+_NO_PIPELINE_ON_CPU = (
+    "The trace has no data pipeline: it is recorded where the profiler is made before the dataset's iterator. Mark the "
+    "Python code between the steps with span() to see what it takes."
+)
 _OTHER_REMEDY = "give it more num_parallel_workers, or use cache() for what is the same in each epoch"
 
 
@@ -109,9 +116,12 @@ def _data(profile: Profile) -> _Found:
         share = f" ({100 * interval / total:.1f} % of it)" if total else ""
         late = f"{interval / _MS:.3f} ms of each step{share} pass before its first operator"
     if verdict.kind == pipeline.NOT_INPUT_BOUND and not verdict.is_of_steps:
+        if interval and total and 100 * interval / total < LATE_PERCENT:
+            return
         yield "data", f"{late}, but not for data: {verdict.reason} {_callbacks(profile)}"
         return
-    head = f"The training waits for data: {verdict.reason}" if verdict.is_waiting else ""
+    is_said_twice = verdict.is_of_steps and bool(late)
+    head = f"The training waits for data: {verdict.reason}" if verdict.is_waiting and not is_said_twice else ""
     tail = f"{late}, and more than {pipeline.INTERVAL_NS // _MS} ms means waiting for data." if late else ""
     yield "data", " ".join(filter(None, (head, tail, *_what_to_do(profile, verdict.stage))))
 
@@ -139,7 +149,7 @@ def _callbacks(profile: Profile) -> str:
 def _what_to_do(profile: Profile, stage: PipelineStage | None) -> Iterator[str]:
     if stage is None:
         if not profile.capture.pipeline:
-            yield "Profile with data_process=True to see which stage of the data pipeline is slow."
+            yield _NO_PIPELINE_ON_CPU if profile.target == "cpu" else _NO_PIPELINE
         return
     name, count = pipeline.name_of(stage), pipeline.processors(profile.capture)
     row = next(row for row in pipeline.stages(profile.capture).records() if row["id"] == stage.id)

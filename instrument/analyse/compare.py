@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from instrument.analyse.table import Table
+from instrument.trace.events import MISSING
 
 if TYPE_CHECKING:
     from instrument.analyse.profile import Profile
@@ -58,8 +59,10 @@ class Comparison:
 def compare(base: Profile, new: Profile) -> Comparison:
     """`new` beside `base`: times in ns, differences in ns and in percent of `base`, masked where one is not known.
 
-    The time of operators is by step where both profiles have steps, and otherwise the sum over the window.
+    The time of operators is by step where both profiles have steps, and otherwise the sum over the window. On the CPU,
+    executions that are in no step, as those of an evaluation are, are left out.
     """
+    (base, lost), (new, also_lost) = (_in_steps(one) for one in (base, new))
     pairs, single = _matched(base.operators.records(), new.operators.records())
     by_step = bool(len(base.capture.steps) and len(new.capture.steps))
     steps = (len(base.capture.steps), len(new.capture.steps)) if by_step else (1, 1)
@@ -69,14 +72,25 @@ def compare(base: Profile, new: Profile) -> Comparison:
     )
     kinds = _by_type(base.operator_types.records()), _by_type(new.operator_types.records())
     types = [(row, kinds[1][kind]) for kind, row in kinds[0].items() if kind in kinds[1]]
+    notes = [f"{lost} (base) and {also_lost} (new) executions in no step are left out."] if lost or also_lost else []
     return Comparison(
         title,
         _parts(base.step_parts.records(), new.step_parts.records(), by_step),
         _each_step(base.steps.records(), new.steps.records()),
-        _operators(Table("compared_operators", {}, "Operators in both"), "full_name", pairs, steps, by_step),
+        _operators(Table("compared_operators", {}, "Operators in both", notes), "full_name", pairs, steps, by_step),
         _operators(Table("compared_types", {}, "Types of operators in both"), "type", types, steps, by_step),
         _unmatched(single),
     )
+
+
+def _in_steps(profile: Profile) -> tuple[Profile, int]:
+    """A profile without the executions that are in no step, and how many these are; all of it where none is in one."""
+    steps, executions = profile.capture.steps["step"], profile.capture.executions["step"]
+    outside = int((executions == MISSING).sum())
+    is_of_host = profile.target == "cpu"  # a device's own steps may begin behind the fetch of their data
+    if not is_of_host or not outside or outside == len(executions) or not len(steps) or (steps == MISSING).any():
+        return profile, 0
+    return profile.of_steps(int(steps.min()), int(steps.max())), outside
 
 
 # ---------------------------------------------------------------- who belongs to whom
@@ -170,7 +184,7 @@ def _operators(table: Table, name: str, pairs: Sequence[_Pair], steps: tuple[int
         columns[f"{which}_{what}"] = [total / steps[place] for total in totals] if by_step else totals
     columns |= _differences(columns[f"base_{what}"], columns[f"new_{what}"])
     order = sorted(range(len(pairs)), key=lambda place: -abs(columns["difference_ns"][place]))
-    notes = [] if by_step else [f"{_NO_STEPS} Times are sums over the windows."]
+    notes = [*table.notes, *([] if by_step else [f"{_NO_STEPS} Times are sums over the windows."])]
     ordered = {key: [values[place] for place in order] for key, values in columns.items()}
     return Table(table.name, ordered, table.caption, notes)
 

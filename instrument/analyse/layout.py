@@ -13,6 +13,8 @@ from collections.abc import Sequence
 Cell = str | int | float | None
 
 _NAME_COLUMNS = 60
+#: What a spreadsheet would take for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _GAP = "  "
 
 
@@ -23,11 +25,26 @@ def escape(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def formula_safe(text: str) -> str:
+    """A text for CSV: one that a spreadsheet would run as a formula begins with an apostrophe."""
+    return "'" + text if text.startswith(_FORMULA) else text
+
+
 def name(text: str, width: int = _NAME_COLUMNS) -> str:
-    """A name for a table: escaped, and one longer than `width` shortened in the middle."""
+    """A name for a table: escaped, and one longer than `width` shortened in the middle.
+
+    Of scopes, as in the name of an operator, the first stays, and as many of the last as there is room for.
+    """
     text = escape(text)
+    if len(text) <= width:
+        return text
+    first, *scopes = text.split("/")
+    for place in range(1, len(scopes)):
+        short = "/".join([first, "...", *scopes[place:]])
+        if len(short) <= width:
+            return short
     half = (width - 3) // 2
-    return text if len(text) <= width else f"{text[:half]}...{text[-half:]}"
+    return f"{text[:half]}...{text[-half:]}"
 
 
 def number(value: float | None) -> str:

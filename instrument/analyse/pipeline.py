@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from instrument.analyse import steps as step_tables
-from instrument.analyse.sums import counted, unmissing
+from instrument.analyse.sums import counted, unmissing, window_of
 from instrument.analyse.table import NOT_AVAILABLE, Table
 from instrument.trace.events import MISSING, Capture, PipelineStage
 from instrument.trace.minddata import queued
@@ -82,7 +82,20 @@ def stages(capture: Capture) -> Table:
         "worker_cpu_percent": [_worker_use(stage, capture) for stage in found],
         "cpu_ns": [_cpu_ns(stage, capture) for stage in found],
     }
-    return Table("pipeline", columns, "Stages of the data pipeline", [str(verdict(capture))] if found else [_NOTHING])
+    notes = [str(verdict(capture)), *_on_samples(capture)] if found else [_NOTHING]
+    return Table("pipeline", columns, "Stages of the data pipeline", notes)
+
+
+def _on_samples(capture: Capture) -> Iterator[str]:
+    """Why no stage was sampled, where the window was too short for it."""
+    interval_ms, window = capture.metadata.get("pipeline_sampling_interval_ms"), window_of(capture)
+    is_told = isinstance(interval_ms, int) and interval_ms > 0 and window is not None
+    if not is_told or any(stage.queue_sizes for stage in capture.pipeline):
+        return
+    yield (
+        f"The stages were not sampled: that is done every {interval_ms} ms. Record a longer window, or sample more "
+        "often: mindspore.dataset.config.set_monitor_sampling_interval(10) before the dataset is made."
+    )
 
 
 def batches(capture: Capture) -> Table:

@@ -21,6 +21,7 @@ from instrument.analyse import (
     report,
     save,
     sources,
+    spans,
     steps,
     sums,
     timeline,
@@ -160,6 +161,11 @@ class Profile:
     def overlap(self) -> Table:
         """Computing and communication, and both at once."""
         return overlap.per_step(self.capture, self.counted)
+
+    @cached_property
+    def spans(self) -> Table:
+        """Your spans and our callbacks by name, most time first."""
+        return spans.by_name(self.capture)
 
     @cached_property
     def pipeline(self) -> Table:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from instrument.analyse import layout
 from instrument.analyse.sums import window_of
 from instrument.analyse.table import Table
@@ -18,14 +20,16 @@ if TYPE_CHECKING:
 _ROWS = 10
 _FEW_ROWS = 5
 _NAME_WIDTH = 48
-_PROBLEM_WIDTH = 120
+#: Names of operators differ in the scopes in their middle: there these are wanted, too.
+_OPERATOR_WIDTH = 64
+_WIDTHS = {"operators": _OPERATOR_WIDTH, "problems": 120}
 
 
 def text(profile: Profile) -> str:
     """The report. Long tables are cut to their first rows, and say so."""
     parts = ["\n".join(_heading(profile))]
     parts += ["Advice\n" + "\n".join(f"  {layout.escape(line)}" for line in profile.advice)] if profile.advice else []
-    parts += [_section(table, rows) for table, rows in _sections(profile)]
+    parts += [_section(_known(table), rows) for table, rows in _sections(profile)]
     return "\n\n".join(parts)
 
 
@@ -33,13 +37,21 @@ def html(profile: Profile) -> str:
     """The same as static HTML; every text is escaped."""
     heading = "<br>".join(escaping.escape(layout.escape(line)) for line in _heading(profile))
     advice = "".join(f"<li>{escaping.escape(layout.escape(line))}</li>" for line in profile.advice)
-    tables = "".join(table.take(slice(0, rows))._repr_html_() for table, rows in _sections(profile) if len(table))
+    tables = "".join(
+        _known(table).take(slice(0, rows))._repr_html_() for table, rows in _sections(profile) if len(table)
+    )
     return f"<div><p>{heading}</p>" + (f"<ul>{advice}</ul>" if advice else "") + f"{tables}</div>"
+
+
+def _known(table: Table) -> Table:
+    """Without the columns of which nothing is known; the notes say why."""
+    masks = {name: np.ma.getmaskarray(values) for name, values in table.columns.items()}
+    return table.without(*(name for name, mask in masks.items() if len(mask) and mask.all()))
 
 
 def _section(table: Table, rows: int) -> str:
     if len(table):
-        return table.text(rows, _PROBLEM_WIDTH if table.name == "problems" else _NAME_WIDTH)
+        return table.text(rows, _WIDTHS.get(table.name, _NAME_WIDTH))
     return "\n".join([table.caption, *(f"  {layout.escape(note)}" for note in table.notes or ["none"])])
 
 
@@ -48,16 +60,20 @@ def _sections(profile: Profile) -> Iterator[tuple[Table, int]]:
     if len(profile.devices) > 1:
         yield profile.devices, _ROWS
     if len(profile.capture.steps):
-        yield profile.step_parts, _ROWS
+        yield profile.step_parts.take(~np.ma.getmaskarray(profile.step_parts["mean_ns"])), _ROWS
     yield profile.steps.without("start_ns"), _ROWS
+    sides = ("side",) if len(profile.sides) == 1 else ()
     if len(profile.sides) > 1:
         yield profile.sides, _ROWS
-    yield profile.operator_types, _ROWS
-    yield profile.operators.without("type", "input_shapes"), _ROWS
+    yield profile.operator_types.without(*sides), _ROWS
+    yield profile.operators.without("type", "input_shapes", *sides), _ROWS
     yield profile.idle_streams, _ROWS
     if len(profile.idle):
         yield profile.idle.without("start_ns"), _FEW_ROWS
-    yield profile.overlap, _ROWS
+    if len(profile.overlap):  # without communication the steps say so
+        yield profile.overlap, _ROWS
+    if len(profile.spans):
+        yield profile.spans.without(*(("open",) if not profile.spans["open"].any() else ())), _ROWS
     yield profile.memory_peaks.without("time_ns"), _ROWS
     yield profile.pipeline, _ROWS
     if len(profile.problems):

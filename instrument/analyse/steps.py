@@ -11,6 +11,7 @@ parts add up to the step; one that is not known is masked, and a note has the re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from instrument.analyse import scopes
 from instrument.analyse.intervals import Union
 from instrument.analyse.sums import Counted, chosen, communicates, grouped, masked, unmissing, window_of
 from instrument.analyse.table import Table
-from instrument.trace.events import MISSING, STEP, Capture
+from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +52,21 @@ def per_step(capture: Capture, counted: Counted) -> Table:
     columns |= {"start_ns": unmissing(rows["start_ns"]), "total_ns": total, **parts}
     columns["all_reduce_ns"] = _communication(capture, counted, rows, points.notes)
     columns["operators"] = _operators_of(counted, rows)
+    points.notes.extend(_on_the_rest(capture, counted, int(columns["operators"].sum())))
     return Table("steps", columns, "Steps", points.notes)
+
+
+def _on_the_rest(capture: Capture, counted: Counted, in_steps: int) -> Iterator[str]:
+    """What of the window is in no row."""
+    marks = capture.spans[(capture.spans["kind"] == SPAN_STEP) & (capture.spans["duration_ns"] == MISSING)]
+    for number in marks["number"].tolist():
+        yield f"Step {number} had not ended when the window closed, and is no row."
+    executions = len(counted.executions)
+    if len(capture.steps) and 0 < in_steps < executions:
+        yield (
+            f"{executions - in_steps} of {executions} executions ran in no step: between steps, as in an evaluation, or "
+            "in one that had not ended."
+        )
 
 
 # ---------------------------------------------------------------- the points of a step
@@ -119,7 +134,8 @@ def _inside(rows: NDArray[np.void], capture: Capture) -> tuple[NDArray[np.void],
     before = [(int(rows["step"][place]), window[0] - int(rows["start_ns"][place])) for place in early.tolist()]
     rows["start_ns"][early] = window[0]
     return rows, [
-        f"Step {step} began {ns} ns before the window was open, and is counted from there." for step, ns in before
+        f"Step {step} began {ns / 10**6:.3f} ms before the window was open, and is counted from there."
+        for step, ns in before
     ]
 
 

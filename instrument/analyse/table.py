@@ -26,16 +26,22 @@ Value = str | int | float | bool | None
 #: Rows that a text or a page shows, unless told otherwise.
 ROW_LIMIT = 100
 #: Units for people by what a name of a column ends in: the smallest value (in the column's unit), its name, its size.
+#: The largest ones come late, so that columns that belong together rarely differ.
 _UNITS = {
-    "_ns": ((10**9, "_s", 10**9), (10**6, "_ms", 10**6), (10**3, "_us", 10**3)),
-    "_bytes": ((2**30, "_GiB", 2**30), (2**20, "_MiB", 2**20), (2**10, "_KiB", 2**10)),
+    "_ns": ((10**10, "_s", 10**9), (10**6, "_ms", 10**6), (10**3, "_us", 10**3)),
+    "_bytes": ((10 * 2**30, "_GiB", 2**30), (2**20, "_MiB", 2**20), (2**10, "_KiB", 2**10)),
 }
+#: Parts of a whole are shown in its unit.
+_WHOLES = dict.fromkeys(("iteration_interval_ns", "fp_and_bp_ns", "tail_ns", "all_reduce_ns"), "total_ns")
+_WHOLES |= {"busy_ns": "span_ns", "idle_ns": "span_ns"}
+_WHOLES |= dict.fromkeys(("first_bytes", "last_bytes"), "peak_bytes")
+_EXTREMES = ("min", "max", "median")
+#: What a difference is of.
+_COMPARED = ("base_step_ns", "base_mean_ns", "base_total_ns")
 #: Nanoseconds from here on (over three years) are a point in time, and stay what they are.
 _POINT_NS = 10**17
 #: A unit is not used where a value of the column would be less than this of it.
 _LEAST_SHOWN = 0.001
-#: What a spreadsheet would take for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 #: How a text says that there is no value.
 NOT_AVAILABLE = "n/a"
 
@@ -219,20 +225,46 @@ def _people(name: str, columns: Mapping[str, NDArray[Any]]) -> tuple[str, list[s
     if kind not in "iuf":
         return name, [NOT_AVAILABLE if value is None else str(value) for value in values], False
     for ending, units in _UNITS.items():
-        if name.endswith(ending):
-            smallest, largest = _range(columns.get(_family(name), columns[name]))
-            for least, unit, size in units:
-                is_point = ending == "_ns" and largest >= _POINT_NS
-                if largest >= least and not is_point and smallest >= size * _LEAST_SHOWN:
-                    heading = name.removesuffix(ending) + unit
-                    return heading, [NOT_AVAILABLE if v is None else f"{v / size:.3f}" for v in values], True
+        if name.endswith(ending) and (found := _unit(name, columns, ending, units)) is not None:
+            unit, size = found
+            heading = name.removesuffix(ending) + unit
+            return heading, [NOT_AVAILABLE if v is None else f"{v / size:.3f}" for v in values], True
     return name, [_number(value, kind) for value in values], True
 
 
-def _family(name: str) -> str:
-    """The column whose size says in which unit this one is shown: least and most as the mean."""
+def _unit(
+    name: str, columns: Mapping[str, NDArray[Any]], ending: str, units: Sequence[tuple[int, str, int]]
+) -> tuple[str, int] | None:
+    """In which unit a column is shown, and its size; None for the one that it has.
+
+    It is that of its family; for a part of a whole its own, where the family's could not tell all of its values.
+    """
+    family = _family(name, columns)
+    whole, own = _range(columns[family]), _range(columns[name])
+    is_part = family != name and not name.startswith(_EXTREMES)
+    ranges = ((own[0] or whole[0], whole[1]), own) if is_part else (whole,)
+    found = (
+        (unit, size)
+        for smallest, largest in ranges
+        for least, unit, size in units
+        if largest >= least and smallest >= size * _LEAST_SHOWN and not (ending == "_ns" and largest >= _POINT_NS)
+    )
+    return next(found, None)
+
+
+def _family(name: str, columns: Mapping[str, NDArray[Any]]) -> str:
+    """The column whose size says in which unit this one is shown: least and most as the mean, a part as the whole, the
+    new one as the base."""
     first, _, rest = name.partition("_")
-    return f"mean_{rest}" if first in ("min", "max", "median") else name
+    if first in _EXTREMES:
+        found = f"mean_{rest}"
+    elif first == "new":
+        found = f"base_{rest}"
+    elif name == "difference_ns":
+        found = next((one for one in _COMPARED if one in columns), name)
+    else:
+        found = _WHOLES.get(name, name)
+    return found if found in columns else name
 
 
 def _range(column: NDArray[Any]) -> tuple[float, float]:
@@ -253,7 +285,7 @@ def _html(text: str) -> str:
 
 def _csv(value: Value) -> Value:
     if isinstance(value, str):
-        return "'" + value if value.startswith(_FORMULA) else value
+        return layout.formula_safe(value)
     return "" if value is None else value
 
 

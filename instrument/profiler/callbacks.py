@@ -103,9 +103,8 @@ class _StopAt(Callback):
         if self._last_step >= self._first_step:
             ran = f"steps {self._first_step} to {self._last_step} ran"
             ran += f" (epochs {self._first_epoch} to {self._last_epoch})" if self._asked.epochs else ""
-        log.warning(
-            "%s: the window (%s) was not reached, %s; nothing was recorded.", type(self).__name__, self._asked, ran
-        )
+        self._recorder.missed = f"the window ({self._asked}) was not reached, {ran}; nothing was recorded."
+        log.warning("%s: %s", type(self).__name__, self._recorder.missed)
 
     # ------------------------------------------------------------------ the window
 
@@ -129,6 +128,8 @@ class StopAtStep(_StopAt):
         print(profiling.profiler.analyse())
 
     In data sink mode hooks come once in many steps: the window then holds whole blocks of them; see `StopAtEpoch`.
+    Each training has its window. One that ends inside of it, for whatever reason, leaves a trace that says so; a window
+    that is not reached is said in the log.
 
     Args:
         start_step: the first step, counted from 1 over all epochs.
@@ -177,6 +178,10 @@ class StopAtStep(_StopAt):
 
 class StopAtEpoch(_StopAt):
     """Record the epochs from `start_epoch` to `stop_epoch`, both included, of a `model.train`; also in data sink mode.
+
+        model.train(3, dataset, callbacks=[StopAtEpoch(2, 2, "./run", max_steps=100)])
+
+    All else is as for `StopAtStep`.
 
     Args:
         start_epoch: the first epoch, counted from 1.

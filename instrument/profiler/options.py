@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, TypeVar
 
+from instrument.profiler.schedule import check_count
+
 log = logging.getLogger("instrument")
 
 Member = TypeVar("Member", bound=Enum)
@@ -97,6 +99,7 @@ class Options:
     mstx_domain_include: tuple[str, ...] = ()
     mstx_domain_exclude: tuple[str, ...] = ()
     keep_raw: bool = False
+    max_steps: int | None = None
 
     @classmethod
     def check(cls, given: Mapping[str, Any]) -> Options:
@@ -137,7 +140,7 @@ def _unknown(name: str, signature: Callable[..., Any]) -> str:
 
 def warn_of_no_effect(options: Options, target: str, effective: Iterable[str]) -> None:
     """Say once which of the options that somebody set do nothing on this device."""
-    without = sorted(options.changed - {"start_profile", "keep_raw", "activities", *effective})
+    without = sorted(options.changed - {"start_profile", "keep_raw", "max_steps", "activities", *effective})
     if without:
         _say_once(f"{', '.join(without)}: no effect on {target}.")
     if target == "CPU" and ProfilerActivity.CPU not in options.activities:
@@ -216,6 +219,10 @@ def _check_export_type(name: str, value: Any) -> tuple[ExportType, ...]:
     return _members(ExportType, name, ExportType.Text if value is None else value)
 
 
+def _check_max_steps(name: str, value: Any) -> int | None:
+    return None if value is None else check_count(name, value, 1)
+
+
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "data_process": _check_optional_bool,
     "activities": _check_activities,
@@ -223,6 +230,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "aic_metrics": _check_aic_metrics,
     "export_type": _check_export_type,
     "host_sys": _check_texts,
+    "max_steps": _check_max_steps,
     "mstx_domain_include": _check_texts,
     "mstx_domain_exclude": _check_texts,
 }

@@ -62,6 +62,8 @@ class Profiler:
             mstx_domain_include, mstx_domain_exclude: as MindSpore has them; what has no effect on the device at hand
             is said once.
         keep_raw: keep the device's raw files, which are deleted otherwise once the event file holds them.
+        max_steps: close a window behind so many steps, and say so; a schedule ends with it. Without it a long window
+            is only warned of: MindSpore keeps in memory what an open window records.
 
     Raises:
         TypeError, ValueError: an argument is unknown, with the nearest one that is not, or its value is wrong.
@@ -96,6 +98,7 @@ class Profiler:
         mstx_domain_include: Sequence[str] = (),
         mstx_domain_exclude: Sequence[str] = (),
         keep_raw: bool = False,
+        max_steps: int | None = None,
         **outdated: Any,
     ) -> None:
         given = {
@@ -105,7 +108,7 @@ class Profiler:
             "pcie": pcie, "sys_io": sys_io, "sys_interconnection": sys_interconnection, "host_sys": host_sys,
             "sync_enable": sync_enable, "data_simplification": data_simplification, "record_shapes": record_shapes,
             "export_type": export_type, "mstx": mstx, "mstx_domain_include": mstx_domain_include,
-            "mstx_domain_exclude": mstx_domain_exclude, "keep_raw": keep_raw,
+            "mstx_domain_exclude": mstx_domain_exclude, "keep_raw": keep_raw, "max_steps": max_steps,
         }  # fmt: skip
         directory = check_directory("output_path", output_path)
         options = from_arguments(given, outdated, Profiler)
@@ -137,7 +140,7 @@ class Profiler:
         is_begun = self.recorder.is_scheduled and self.recorder.state not in (State.IDLE, State.DONE)
         self._ask(Request.BEGIN)
         if not is_begun:
-            self.recorder.is_scheduled = True
+            self.recorder.begin_schedule(getattr(self._schedule, "repeat", 0))
             self.step_num = 0
             self._to_step()
 
@@ -152,8 +155,10 @@ class Profiler:
 
     def step(self) -> None:
         """A step of a hand-written loop is over; the next one begins."""
-        now_ns = time.time_ns()
         opened = self.recorder.window
+        if opened is not None:
+            opened.marks.settle()
+        now_ns = time.time_ns()
         if opened is not None:
             opened.marks.add_step(_SOURCE, self.step_num, self._step_start_ns, now_ns)
         self._step_start_ns = now_ns

@@ -29,6 +29,9 @@ log = logging.getLogger("instrument")
 
 Handler = Callable[[], object]
 
+#: A window of more steps is warned of: what it records stays in memory until it is closed.
+MANY_STEPS = 1000
+
 _lock = threading.RLock()
 #: Who has a window open, and all who would have to be told of the end of the interpreter.
 _recording: Recorder | None = None
@@ -49,6 +52,10 @@ class Recorder:
         #: What the next window is for.
         self.request = Request()
         self.is_scheduled = False
+        #: Why there is no window where one was asked for.
+        self.missed = ""
+        #: How many windows the schedule has, 0 where it has no end, and how many there were before it.
+        self._planned, self._windows_before = 0, 0
         self._options = options
         self._on_ready = on_ready
         self._backend: Backend | None = None
@@ -77,6 +84,24 @@ class Recorder:
     def window(self) -> Window | None:
         return self._window
 
+    def begin_schedule(self, planned: int) -> None:
+        """Windows are those of a schedule from now on: `planned` of them, or 0 for as many as there are steps for."""
+        self.is_scheduled = True
+        self._planned, self._windows_before = planned, self.windows
+
+    def _check_length(self) -> None:
+        """A step has ended: close a window that has as many as were allowed; warn of a long one."""
+        if self._window is None:
+            return
+        steps, most = self._window.marks.steps, self._options.max_steps
+        if most is not None and steps >= most:
+            self.ask(control.Request.STOP, f"max_steps={most} was reached")
+        elif steps == MANY_STEPS and most is None:
+            log.warning(
+                "Profiler: a window has been open for %d steps and grows on, in memory; stop() closes it, "
+                "max_steps=N does so by itself.", steps,
+            )  # fmt: skip
+
     # ------------------------------------------------------------------ the table
 
     def ask(self, request: control.Request, reason: str = "") -> None:
@@ -91,7 +116,8 @@ class Recorder:
             other = _recording.output_path if _recording is not None and _recording is not self else ""
             row = control.decide(self.state, request, other)
             if row.refusal:
-                raise RuntimeError(f"Profiler({self.output_path!r}): {row.refusal}")
+                is_known = self.missed and request is control.Request.ANALYSE
+                raise RuntimeError(f"Profiler({self.output_path!r}): {self.missed if is_known else row.refusal}")
             if row.warning:
                 self._say(logging.WARNING, row.warning)
             is_outermost, self._is_busy = not self._is_busy, True
@@ -166,6 +192,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  the edge to another's code
             self._say_error(f"the window ({self.request}) cannot be opened: {type(error).__name__}: {error}")
             return
+        self._window.marks.on_step = self._check_length
         _recording = self
         _guard.install()
 
@@ -188,6 +215,7 @@ class Recorder:
         if self.is_scheduled and not window.marks.has_steps:  # a loop ended with the last step of the one before
             window.remove()
             self.latest = latest
+            self._report()
             return False
         self.windows += 1
         if incomplete:
@@ -225,10 +253,14 @@ class Recorder:
             log.exception("Profiler: on_trace_ready failed; the trace itself is safe in %s.", self.output_path)
 
     def _report(self) -> None:
-        if not self.windows:
-            log.warning(
-                "Profiler: the schedule's first window (%s) was not reached; nothing was recorded.", self.request
-            )
+        """Say which window of the schedule did not come, where it had to."""
+        there = self.windows - self._windows_before
+        if not there:
+            self.missed = f"the schedule's first window ({self.request}) was not reached; nothing was recorded."
+            self._say(logging.WARNING, self.missed)
+        elif there < self._planned:
+            text = f"the schedule's window ({self.request}) was not reached; {there} of {self._planned} were recorded."
+            self._say(logging.WARNING, text)
 
     # ------------------------------------------------------------------ words
 

@@ -60,12 +60,15 @@ class Schedule:
 
 
 def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, skip_first: int = 0) -> Schedule:
-    """When to record, for `Profiler(schedule=...)`; see `Schedule`.
+    """When to record, for `Profiler(schedule=...)`, by the number of `Profiler.step` calls from 0.
+
+    The cycle `c`, counted from 0, records the `active` steps from `skip_first + c * (wait + warmup + active) + wait +
+    warmup` on, which make one window.
 
     Args:
         wait: steps at the begin of a cycle in which nothing happens.
         warmup: steps behind them in which the profiler is made ready.
-        active: steps that are recorded, at least 1; they make one window.
+        active: steps that are recorded, at least 1.
         repeat: how many cycles there are; 0 for no end.
         skip_first: steps before the first cycle.
 

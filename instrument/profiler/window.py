@@ -54,7 +54,7 @@ class Window:
         self.error: Exception | None = None
         try:
             framework.wait_for_operators()
-            self.marks = marks.open_window()
+            self.marks = marks.open_window(settle=framework.wait_for_operators)
             backend.start(self.directory)
         except BaseException:
             marks.close_window()

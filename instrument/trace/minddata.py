@@ -288,7 +288,7 @@ def cpu_utilization(data: Buffer, file: str) -> CpuUse:
         lengths=lengths,
         machine={key: float(np.mean(values)) for key, values in machine.items() if values},
         process_percent=_busy(process),
-        stages=_stages(content.get("op_info"), losses),
+        stages=_stages(content.get("op_info"), losses if time_ms else Losses(file)),
         problems=losses.problems(),
     )
 

@@ -63,11 +63,14 @@ def slow_start(interval: int = 3 * MS, **more: Any) -> Capture:
 def test_an_interval_above_a_millisecond() -> None:
     """It is waiting for data, says how much, and how to find the stage."""
     assert said(slow_start())["data"] == (
-        "The training waits for data: 30.0 % of the steps' time passed before their first operator. "
         "3.000 ms of each step (30.0 % of it) pass before its first operator, and more than 1 ms means waiting for "
         "data. Profile with data_process=True to see which stage of the data pipeline is slow."
     )
     assert said(slow_start(interval=MS)) == said(slow_start(interval=0)) == {}
+    assert said(replace(slow_start(), target="cpu"))["data"].endswith(
+        "The trace has no data pipeline: it is recorded where the profiler is made before the dataset's iterator. Mark "
+        "the Python code between the steps with span() to see what it takes."
+    )
 
 
 def test_a_small_share_of_long_steps() -> None:
@@ -118,6 +121,8 @@ def test_late_steps_with_data_at_hand() -> None:
         "3.000 ms of each step (30.0 % of it) pass before its first operator, but not for data: the device's queue was "
         "never empty in 2 samples. Look at what runs between the steps: callbacks, logging, evaluation."
     )
+    long = steps((1, T0, T0 + 3 * MS, T0 + 90 * MS, T0 + 100 * MS))
+    assert "data" not in said(device(steps=long, batches=full))  # 3 % of a step, and the data were there
     marks = np.array([(T0, 2 * MS, 0, SPAN_CALLBACK, 1, MISSING)] * 4, SPAN)
     text = said(slow_start(batches=full, spans=marks, names=("Saver",)))["data"]
     assert text.endswith("Callbacks take 2.000 ms a step of what runs between the steps.")

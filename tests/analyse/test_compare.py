@@ -11,7 +11,9 @@ from instrument.analyse.compare import Comparison, compare
 from instrument.analyse.profile import profile
 from instrument.trace.events import CPU, GPU, Capture
 from tests.analyse.build import T0, capture, column, executions, marked, operator, training
+from tests.analyse.files import STEP_NS, cpu_window, directory_of
 from tests.analyse.test_advice import profile_of
+from tests.trace import encoders
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "samples"
 
@@ -52,6 +54,19 @@ def test_steps_by_their_number() -> None:
         (3, None, 10, None, None),
     ]
     assert table.notes == ("2 steps are in one profile only.",)
+
+
+def test_an_evaluation_does_not_count(tmp_path: Path) -> None:
+    """On the CPU, executions in no step are left out, and counted; but not where none is in a step."""
+    files = cpu_window(1, 2)
+    files["instrument.marks.0.bin"] = encoders.mark(T0, STEP_NS, 0, 1, 1)
+    base, new = profile(directory_of(tmp_path / "base", cpu_window(1, 2))), profile(directory_of(tmp_path, files))
+    found = compare(base, new).operators
+    assert set(found["base_step_ns"].tolist()) == set(found["new_step_ns"].tolist()) == {20_000.0}
+    assert found["base_count"].tolist() == [2] * 3
+    assert found["new_count"].tolist() == [1] * 3
+    assert found.notes == ("0 (base) and 3 (new) executions in no step are left out.",)
+    assert compare(base, base).operators.notes == ()
 
 
 def test_operators_by_step() -> None:

@@ -271,6 +271,15 @@ def test_the_table_of_stages() -> None:
     assert len(pipeline.stages(capture())) == 0
 
 
+def test_a_window_that_is_too_short_for_samples_says_so() -> None:
+    """With how often samples are taken, and how to have them taken more often; not where there are some."""
+    told = {"pipeline_sampling_interval_ms": 1000, "start_ns": T0, "stop_ns": T0 + MS}
+    (_, note) = pipeline.stages(capture(pipeline=[stage(0, "Batch", [])], metadata=told)).notes
+    assert "every 1000 ms" in note
+    assert "set_monitor_sampling_interval" in note
+    assert len(pipeline.stages(capture(pipeline=[stage(0, "Batch", [1])], metadata=told)).notes) == 1
+
+
 def test_the_table_of_queues() -> None:
     """How often a queue was empty and full; samples that are missing do not count."""
     rows = batches((T0, 4, 0), (T0 + 1, 2, 10), (T0 + 2, 6, 3), (T0 + 3, MISSING, MISSING))

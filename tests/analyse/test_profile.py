@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import instrument
 from instrument.analyse import save
 from instrument.analyse.profile import Profile, profile
+from instrument.codec import event
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.trace.events import Capture
 from tests.analyse.build import T0, capture, executions, operator
 from tests.analyse.files import NAMES, STEP_NS, cpu_window, directory_of, event_file
-from tests.read.build import SECONDS
+from tests.read.build import SECONDS, framed
 
 SAMPLES = Path(__file__).resolve().parents[2].parent / "shared" / "traces" / "samples"
 
@@ -41,6 +43,23 @@ def test_an_event_file_has_its_windows(tmp_path: Path) -> None:
     for wrong in (2, -3):
         with pytest.raises(InstrumentError, match=f"has no window {wrong}; it has 0, 1"):
             profile(path, wrong)
+
+
+def test_a_run_has_its_profile(tmp_path: Path) -> None:
+    """`read(path).profile()` and `instrument.profile(path)`, of a directory, of a file, with or without a summary."""
+    path = event_file(tmp_path, [cpu_window(1), cpu_window(11, start_ns=T0 + 10**9)])
+    for place in (tmp_path, path):
+        run = instrument.read(place)
+        assert (run.files, run.traces, run.tags()) == ([], [str(path)], {})
+        assert step_numbers(run.profile()) == step_numbers(instrument.profile(place)) == [11, 12, 13]
+        assert step_numbers(run.profile(window=0, device=0)) == [1, 2, 3]
+        assert "profile       1  see .profile()" in repr(run)
+    assert isinstance(run.profile(), instrument.Profile)
+    (tmp_path / f"events.out.events.summary.{SECONDS}.0.host_MS").write_bytes(framed(event.encode_version(1.0)))
+    assert len(instrument.read(tmp_path).files) == len(instrument.read(tmp_path).traces) == 1
+    path.unlink()
+    with pytest.raises(NoSuchRun, match="holds nothing of a profile"):
+        instrument.read(tmp_path).profile()
 
 
 def test_a_run_has_files_of_several_ranks(tmp_path: Path) -> None:

@@ -34,9 +34,18 @@ def test_the_report_has_the_step_and_the_operators(found: Profile) -> None:
     lines = [line.split() for line in text.splitlines()]
     assert ["part", "mean_us", "share_percent", "median_us", "min_us", "max_us", "mean_without_first_us"] in lines
     assert ["fp_and_bp", "40.000", "50.000", "40.000", "40.000", "40.000", "40.000"] in lines
-    assert ["MatMul", "CPU", "2", "6", "120.000", "20.000", "20.000", "20.000", "66.667", "2.000"] in lines
+    assert ["MatMul", "2", "6", "120.000", "20.000", "20.000", "20.000", "66.667", "2.000"] in lines
     assert "Peaks of memory\n  n/a: the trace has no samples of memory (profile_memory)." in text
     assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_what_is_not_known_takes_no_column(found: Profile) -> None:
+    """A column without any value and a side that is the only one are not shown; a note says what is missing."""
+    for text in (str(found), found._repr_html_()):
+        assert "all_reduce is n/a: the trace has no communication." in text
+        assert "all_reduce_ns" not in text
+        assert "Computing and communication" not in text
+        assert "side" not in text
 
 
 def test_a_window_that_was_cut_short_says_so(tmp_path: Path) -> None:

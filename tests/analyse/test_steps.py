@@ -115,7 +115,7 @@ def test_the_first_step_counts_from_the_opening_of_the_window() -> None:
     told = {"start_ns": T0 + 4, "stop_ns": T0 + 1_000}
     table = table_of(capture(made.operators, made.executions, steps=made.steps, metadata=told))
     assert parts(table) == [[61, 6, 50, 5], [65, 10, 50, 5]]
-    assert table.notes[0] == "Step 1 began 4 ns before the window was open, and is counted from there."
+    assert table.notes[0] == "Step 1 began 0.000 ms before the window was open, and is counted from there."
 
 
 def test_an_evaluation_has_an_interval_only() -> None:

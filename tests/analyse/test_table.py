@@ -78,10 +78,27 @@ def test_text_uses_units_that_read_well() -> None:
     )
 
 
+def test_differences_share_the_unit_of_the_base() -> None:
+    """As does the new one."""
+    found = Table("t", {"base_step_ns": [40_000_000], "new_step_ns": [600_000], "difference_ns": [-400_000]})
+    assert str(found).splitlines() == [
+        "base_step_ms  new_step_ms  difference_ms",
+        "      40.000        0.600         -0.400",
+    ]
+
+
+def test_parts_share_the_unit_of_the_whole() -> None:
+    """Unless they could not be told in it."""
+    found = Table("t", {"total_ns": [40_000_000], "tail_ns": [600_000], "idle_ns": [5]})
+    assert str(found).splitlines() == ["total_ms  tail_ms  idle_ns", "  40.000    0.600        5"]
+    masked = Table("t", {"total_ns": [40_000_000, 1], "tail_ns": [None, 600]}).take(slice(0, 1))
+    assert str(masked).splitlines() == ["total_ms  tail_ms", "  40.000      n/a"]
+
+
 def test_least_and_most_share_the_unit_of_the_mean() -> None:
     """So that they can be compared at a glance."""
     found = Table("t", {"mean_ns": [2_000.0], "min_ns": [1], "max_ns": [5_000_000], "total_ns": [10**9]})
-    assert str(found).splitlines() == ["mean_us  min_us    max_us  total_s", "  2.000   0.001  5000.000    1.000"]
+    assert str(found).splitlines() == ["mean_us  min_us    max_us  total_ms", "  2.000   0.001  5000.000  1000.000"]
 
 
 def test_points_in_time_keep_all_digits() -> None:

@@ -41,6 +41,22 @@ def test_the_window_holds_the_epochs_asked_for(tmp_path: Path, start: int, stop:
     assert said() == []
 
 
+@pytest.mark.parametrize(("callback", "first"), [(StopAtStep, 2), (StopAtEpoch, 11)])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_window_holds_no_more_than_its_allowed_steps(
+    tmp_path: Path, said: Any, callback: Any, first: int, is_first: bool
+) -> None:
+    """Whichever of the callbacks tells of the step; the window is incomplete and the training goes on."""
+    both = [callback(2, 20, tmp_path, max_steps=5), SummaryCollector(tmp_path, num_process=0)]
+    loop = Loop(*(both if is_first else reversed(both)))
+    loop.train(*EPOCHS)
+    (found,) = windows(tmp_path)
+    assert found.steps == list(range(first, first + 5))
+    assert found.about["complete"] is False
+    assert "max_steps=5 was reached" in found.about["reason"]
+    assert len(said("max_steps=5 was reached")) == 1
+
+
 @pytest.mark.parametrize("callback", [StopAtStep, StopAtEpoch])
 @pytest.mark.parametrize(
     ("start", "stop", "error"),
@@ -110,11 +126,15 @@ def test_the_forced_end_comes_once(tmp_path: Path, device: FakeBackend) -> None:
 )  # fmt: skip
 def test_a_window_that_is_not_reached(tmp_path: Path, said: Any, callback: Any, epochs: Any, message: str) -> None:
     """One warning names the window and what ran; there is no file."""
-    Loop(callback(50, 60, tmp_path / "run")).train(*epochs)
+    asked = callback(50, 60, tmp_path / "run")
+    Loop(asked).train(*epochs)
     (warning,) = said()
     assert message in warning
     assert warning.endswith("; nothing was recorded.")
     assert not (tmp_path / "run").exists()
+    with pytest.raises(RuntimeError) as raised:
+        asked.profiler.analyse()
+    assert str(raised.value).endswith(warning.partition(": ")[2])
 
 
 def test_a_training_that_goes_on_behind_the_start(tmp_path: Path, said: Any) -> None:

@@ -75,6 +75,14 @@ def test_wrong_values_are_refused(given: dict[str, Any], error: type[Exception],
         Profiler(**{"start_profile": False, **given})
 
 
+@pytest.mark.parametrize(
+    ("value", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError), ("9", TypeError)]
+)
+def test_wrong_limits_are_refused(value: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="max_steps"):
+        Options.check({"max_steps": value})
+
+
 def test_mindspores_members_are_taken() -> None:
     """So are values, single members and the numbers of old versions."""
     theirs = mindspore.profiler

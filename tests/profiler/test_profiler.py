@@ -167,11 +167,30 @@ def test_a_window_without_a_step_is_no_window_of_a_schedule(device: FakeBackend,
     assert said() == []
 
 
+@pytest.mark.parametrize("steps", [3, 4, 5])
+def test_windows_of_a_schedule_that_do_not_come_are_said(
+    device: FakeBackend, tmp_path: Path, said: Any, steps: int
+) -> None:
+    """Of two windows the second one is not reached, or is open when the loop ends and has no step."""
+    profiler = Profiler(tmp_path, schedule=schedule(wait=1, active=2, repeat=2))
+    for _ in range(steps):
+        profiler.step()
+    profiler.stop()
+    assert [one.steps for one in windows(tmp_path)] == ([[1, 2]] if steps < 5 else [[1, 2], [4]])
+    if steps < 5:
+        (message,) = said()
+        assert message.endswith("the schedule's window (steps 4 to 5) was not reached; 1 of 2 were recorded.")
+    else:
+        assert [message for message in said() if "steps 4 to 4 ran of 4 to 5" not in message] == []
+
+
 def test_a_schedule_that_never_opens_says_so(device: FakeBackend, tmp_path: Path, said: Any) -> None:
     profiler = Profiler(tmp_path, schedule=schedule(wait=5, active=2))
     profiler.step()
     profiler.stop()
     assert said("first window (steps 5 to 6) was not reached; nothing was recorded") != []
+    with pytest.raises(RuntimeError, match=r"steps 5 to 6\) was not reached"):
+        profiler.analyse()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -191,7 +191,7 @@ def test_a_forked_child_does_nothing(device: FakeBackend, tmp_path: Path) -> Non
 
 def test_many_marks_are_said(device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
     opened = marks.open_window
-    monkeypatch.setattr(marks, "open_window", lambda: opened(5))
+    monkeypatch.setattr(marks, "open_window", lambda settle: opened(5, settle))
     profiler = Profiler(tmp_path)
     for _ in range(8):
         profiler.step()

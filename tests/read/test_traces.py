@@ -10,7 +10,8 @@ import pytest
 
 from instrument.codec import event, trace
 from instrument.errors import NoSuchRun
-from instrument.read import folders, traces
+from instrument.read import traces
+from instrument.read.run import read
 from instrument.values import Event, Item, Trace
 from tests.read.build import SECONDS, framed
 
@@ -54,13 +55,15 @@ def test_files_are_put_together(tmp_path: Path) -> None:
 
 
 def test_a_directory_has_all_its_files(tmp_path: Path) -> None:
-    """The oldest first; a summary beside them is none, and they are no summary."""
+    """The oldest first; a summary beside them is none, and they are no summary. A run has both."""
     later = write(tmp_path, [piece("a", b"2")], SECONDS + 1)
     first = write(tmp_path, [piece("a", b"1")])
     (tmp_path / f"events.out.events.summary.{SECONDS}.{HOST}").write_bytes(b"")
     found = traces.windows(tmp_path)
     assert [(one.path, contents(one)) for one in found] == [(str(first), {"a": b"1"}), (str(later), {"a": b"2"})]
-    assert folders.event_files(str(tmp_path)) == [str(tmp_path / f"events.out.events.summary.{SECONDS}.{HOST}")]
+    run = read(tmp_path)
+    assert run.files == [str(tmp_path / f"events.out.events.summary.{SECONDS}.{HOST}")]
+    assert run.traces == [str(first), str(later)]
 
 
 def test_gaps_are_named(tmp_path: Path) -> None:

@@ -49,6 +49,21 @@ def test_points_that_lack_steps() -> None:
     assert alone.problems == [Problem("f", "points of steps without the others", 1)]
 
 
+def test_points_of_communication_may_lack_steps() -> None:
+    """A step without communication is a whole step; communication behind the last whole step is told."""
+    lacking = gpu.step_trace(SYNC.replace("15,17 36,37 ", "15,17 ").encode(), "f")
+    assert lacking.steps["step"].tolist() == [1, 2]
+    assert lacking.reduces.tolist() == [(1, -1, 0, 150, 20)]
+    assert lacking.problems == []
+    beyond = gpu.step_trace(SYNC.replace("36,37 ", "36,37 50,51 ").encode(), "f")
+    assert beyond.reduces["step"].tolist() == [1, 2]
+    assert beyond.problems == [Problem("f", "points beyond the last whole step", 1)]
+    both = gpu.step_trace(
+        SYNC.replace("15,17 36,37 ", "15,17 ").replace("18,19 38,40 ", "18,19 38,40 58,60 ").encode(), "f"
+    )
+    assert both.problems == [Problem("f", "points beyond the last whole step", 1)]  # what one lacks offsets nothing
+
+
 def test_points_without_a_time() -> None:
     """A step without its end is left out; one without forward is there, without it."""
     trace = gpu.step_trace(ASYNC.replace(",140", ",x").replace(",601", ",").encode(), "f")
