@@ -19,7 +19,7 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint test-matrix faults oracle bench bench-profile clean
+.PHONY: help demo test lint test-matrix faults oracle bench bench-read bench-profile clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
@@ -58,6 +58,11 @@ bench: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/installed.st
 	@$(VENV)/bin/python benchmarks/write.py $(ARGS) > build/write.json
 	@$(VENV)/bin/python benchmarks/write.py --table build/write.json $(if $(ARGS),,--into benchmarks/README.md)
 
+bench-read: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/installed.stamp) ## Measure reading beside its peers, and put the tables into benchmarks/README.md
+	@mkdir -p build
+	@$(VENV)/bin/python benchmarks/read.py $(ARGS) > build/read.json
+	@$(VENV)/bin/python benchmarks/read.py --table build/read.json $(if $(ARGS),,--into benchmarks/README.md)
+
 bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own for some 6 minutes, and reading large traces; JSON in build/
 	@mkdir -p build
 	@$(VENV)/bin/python benchmarks/profiled.py $(ARGS) > build/profiled.json
@@ -66,7 +71,7 @@ bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own fo
 
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
 	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
-	rm -rf demo_run rank_* kernel_meta
+	rm -rf demo_run demo_landscape rank_* kernel_meta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/base.stamp: setup.cfg pyproject.toml

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 SUMMARY_KINDS = ("scalar", "image", "tensor", "histogram", "landscape")
 #: Kinds of the lineage file.
 LINEAGE_KINDS = ("train_lineage", "eval_lineage", "dataset_graph", "custom_lineage_data")
-KINDS = (*SUMMARY_KINDS, "graph", *LINEAGE_KINDS)
+#: Texts are only in files that others wrote.
+KINDS = (*SUMMARY_KINDS, "text", "graph", *LINEAGE_KINDS)
 #: Pieces of a device trace, in files of their own.
 TRACE_KIND = "trace"
 #: The dtype that NumPy lacks: its values travel as float32, which holds each of them exactly.
@@ -83,6 +84,18 @@ class Histogram:
     negative_infinity_count: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Texts, as TensorBoard has them: `array` is an array of str of any shape, mostly of one element."""
+
+    array: NDArray[np.object_]
+
+    @property
+    def text(self) -> str:
+        """All of it, one element a line."""
+        return "\n".join(map(str, self.array.reshape(-1).tolist()))
+
+
 @dataclass(frozen=True)
 class Graph:
     """A computational graph: `data` is a serialised `mindspore.irpb.GraphProto`.
@@ -106,6 +119,38 @@ class Landscape:
     """A loss landscape: `data` is a serialised `mindspore.irpb.LossLandscape`."""
 
     data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class LossSurface:
+    """A loss landscape as arrays, float64 where nothing else is said; `instrument.codec.landscape` makes and reads it.
+
+    The loss `z` (rows, columns) stands at `y` (rows,) and `x` (columns,), which ascend; NaN and infinities are values
+    that the network gave. A line has one row. `metrics` are further values on the same grid, (rows, columns) each.
+
+    Of the checkpoints that span the plane, in their order: `numbers` (k,) int64, the steps or epochs; `path` (k, 2),
+    the x and y that they are projected to; `path_loss` (k,), the loss there; `true_loss` (k,), that of the checkpoint
+    itself; `unexplained` (k,), the length of what lies off the plane over that of the whole difference to the last
+    one. The last two are NaN where the file does not say. k is 0 for planes without a path.
+
+    `explained` are the shares of the squared lengths along the first principal axes, empty where nobody computed them.
+    `convergence` is (x, y, loss) of the last checkpoint, empty where there is none. `metadata` says the rest, under
+    names: always `decomposition`, `unit` and `step_per_epoch`, and of ours what `instrument.landscape.surface` lists.
+    """
+
+    tag: str
+    x: NDArray[np.float64] = field(repr=False)
+    y: NDArray[np.float64] = field(repr=False)
+    z: NDArray[np.float64] = field(repr=False)
+    numbers: NDArray[np.int64]
+    path: NDArray[np.float64] = field(repr=False)
+    path_loss: NDArray[np.float64] = field(repr=False)
+    true_loss: NDArray[np.float64] = field(repr=False)
+    unexplained: NDArray[np.float64] = field(repr=False)
+    explained: NDArray[np.float64]
+    convergence: NDArray[np.float64]
+    metrics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,7 +181,7 @@ class Trace:
     data: bytes | memoryview = field(repr=False)
 
 
-Value = Scalar | Tensor | Image | Histogram | Graph | Lineage | Landscape | Gap | Trace
+Value = Scalar | Tensor | Image | Histogram | Text | Graph | Lineage | Landscape | Gap | Trace
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,12 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+@pytest.fixture(autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listings keep an index in the user's cache, which is none of the tests' business."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture
 def small_disk_of(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Mount a file system of a size, such as `"64k"`; what is opened there has to be closed before the test ends."""

@@ -1,4 +1,4 @@
-"""The benchmark of the write path runs, and its report has what the tables need."""
+"""The benchmarks run, and their reports have what the tables need."""
 
 from __future__ import annotations
 
@@ -87,3 +87,69 @@ def test_measurement_that_takes_too_long_is_ended() -> None:
     (run,) = json.loads(result.stdout)["runs"]
     assert run["failure"] == "ended after 0.2 s"
     assert "figures" not in run
+
+
+def other(script: str, *arguments: str) -> Any:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *arguments]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout)
+
+
+def test_profiles_are_measured() -> None:
+    """In one mode, ours and MindSpore's record something each time, and are compared in pairs."""
+    pytest.importorskip("mindspore")
+    report = other("profiled.py", "--quick", "--modes", "graph")
+    figures = report["graph"]
+    assert figures["trainings"] == 6
+    assert {name: figures[name]["pairs"] for name in figures if name.endswith("percent")} == {
+        "inside_of_theirs_percent": 2, "inside_of_theirs_cpu_percent": 2, "inside_percent": 2,
+        "theirs_inside_percent": 2, "outside_percent": 2,
+    }  # fmt: skip
+    assert 0 < report["spans"]["span_off_us"] < report["spans"]["span_on_us"]
+    assert 0 < report["hooks"]["outside_us"] < report["hooks"]["inside_us"]
+
+
+def test_reading_traces_is_measured() -> None:
+    """A sample, and a large file in pieces."""
+    report = other("trace.py", "--megabytes", "2", "--repetitions", "2")
+    assert report["sample"]["executions"] > 0
+    assert report["huge"]["pairs"]["executions"] == report["huge"]["capture"]["executions"] > 0
+
+
+def test_landscapes_are_measured_beside_mindspores() -> None:
+    """A quick run of the small network and of the axes: each cell has figures, and ratios follow from them."""
+    pytest.importorskip("mindspore")
+    command = [sys.executable, str(ROOT / "benchmarks" / "landscape.py"), "--quick", "--networks", "dense"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert [run.get("failure") for run in report["runs"]] == [None] * 5
+    cells = report["medians"]["dense"]
+    assert {what: cells[what]["points"] for what in ("mindspore", "plain", "unfolded")} == {
+        "mindspore": 17, "plain": 271, "unfolded": 271
+    }  # fmt: skip
+    ratio = cells["mindspore"]["point_ms"] / cells["plain"]["point_ms"]
+    assert report["ratios"]["dense"]["mindspore_over_plain"] == pytest.approx(ratio)
+    judged = {(target["network"], target["figure"]): target["is_met"] for target in report["targets"]}
+    assert judged["pca", "peak_mb"] is (report["medians"]["pca"]["pca"]["peak_mb"] <= 300)
+
+
+def test_reading_is_measured(tmp_path: Path) -> None:
+    """`read.py --quick` measures ours on every case, names readers that are not installed, and its table shows both."""
+    script = str(SCRIPT.with_name("read.py"))
+    arguments = ["--quick", "--readers", "ours,ours_tensorboard,tbparse", "--folder", str(tmp_path / "files")]
+    environment = {**os.environ, "INSTRUMENT_BENCH_PYTHON": str(tmp_path / "none")}
+    command = [sys.executable, script, *arguments]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert list(report["missing"]) == ["tbparse"]
+    values = {(run["case"], run["reader"]): run["values"] for run in report["runs"]}
+    assert values == {
+        (case, reader): count
+        for case, count in (("1m_x_1", 20_000), ("200k_x_10", 40_000), ("mixed", 25_100), ("tensors", 16))
+        for reader in ("ours", "ours_tensorboard")
+    }
+    (tmp_path / "report").write_text(result.stdout)
+    command = [sys.executable, script, "--table", str(tmp_path / "report")]
+    table = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert table.count("| ours |") == 4

@@ -29,16 +29,33 @@ ALLOWED: dict[str, set[str]] = {
     # the writing half
     "framework": {"errors", "mindspore"},
     "write": {"codec", "eventfile", "values", "errors", "forks", "numpy", "crc32c"},
-    "marks": set(),
+    "marked": set(),
+    "marks": {"marked"},
     "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy"},
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
     "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
-    "landscape": {"write", "codec", "values", "errors", "framework", "mindspore", "numpy"},
+    # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
+    "landscape": {
+        "collect", "write", "codec", "values", "errors", "framework", "_version", "mindspore", "dill", "numpy",
+    },
     # the reading half
-    "read": {"codec", "eventfile", "values", "errors", "numpy"},
+    # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
+    "read": {"codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
     "analyse": {"read", "trace", "values", "errors", "_version", "numpy", "pandas"},
-    "show": {"analyse", "read", "codec", "eventfile", "values", "errors", "_version", "numpy"},
+    "show": {
+        "analyse",
+        "read",
+        "codec",
+        "eventfile",
+        "values",
+        "errors",
+        "_version",
+        "numpy",
+        "matplotlib",
+        "PIL",
+        "pyarrow",
+    },
     "__main__": {"show"},
 }
 WRITING = {"framework", "write", "collect", "profiler", "landscape"}
@@ -192,6 +209,11 @@ def test_protobuf_is_imported_inside_functions_only() -> None:
 def test_pillow_is_imported_inside_functions_only() -> None:
     """Only pictures need it."""
     assert lines([one for one in IMPORTS if room_of(one.target) == "PIL" and not one.is_in_function]) == []
+
+
+def test_matplotlib_is_imported_inside_functions_only() -> None:
+    """It is an extra, and slow to load."""
+    assert lines([one for one in IMPORTS if room_of(one.target) == "matplotlib" and not one.is_in_function]) == []
 
 
 def test_nobody_inside_imports_the_root() -> None:

@@ -19,21 +19,22 @@ from instrument.values import LINEAGE_KINDS, TRACE_KIND, Event, Item, Record, Te
 MAX_PAYLOAD_BYTES = 500_000_000
 VERSION = "MindSpore.Event:1"
 
-_WALL_TIME, _STEP, _VERSION, _GRAPH, _SUMMARY = 1, 2, 3, 4, 5
+_WALL_TIME, _STEP, _VERSION, GRAPH, SUMMARY = 1, 2, 3, 4, 5
 #: A field of ours, which MindSpore's schema lacks and all readers of its files skip.
-_TRACE = 100
+TRACE = 100
 #: Kinds whose item is an event of its own: the field that holds the message.
-_OWN_EVENTS = {"graph": _GRAPH, TRACE_KIND: _TRACE}
+_OWN_EVENTS = {"graph": GRAPH, TRACE_KIND: TRACE}
 _GAP = 101
 _VALUE, _TAG = 1, 1
 #: Kinds beside the scalar that are values of a summary: their number there; the module has the kind's name.
 _VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10}
-_VALUE_KINDS = {number: kind for kind, number in _VALUE_NUMBERS.items()}
-_SUMMARY_KEY = wire.key(_SUMMARY, wire.LENGTH_DELIMITED)
+VALUE_KINDS = {number: kind for kind, number in _VALUE_NUMBERS.items()}
+_SUMMARY_KEY = wire.key(SUMMARY, wire.LENGTH_DELIMITED)
 
 
 @functools.cache
-def _module(kind: str) -> Any:
+def module(kind: str) -> Any:
+    """The module of a kind, imported on first use."""
     return import_module(f"instrument.codec.{kind}")
 
 
@@ -69,26 +70,26 @@ def encode(event: Event) -> list[wire.Pieces]:
         value = encode_value(item)
         value_bytes = wire.size(value)
         if values and values_bytes + value_bytes > MAX_PAYLOAD_BYTES - 64:
-            payloads.append([head, *wire.delimited_pieces(_SUMMARY, values)])
+            payloads.append([head, *wire.delimited_pieces(SUMMARY, values)])
             values, values_bytes = [], 0
         values += value
         values_bytes += value_bytes
     if values:
-        payloads.append([head, *wire.delimited_pieces(_SUMMARY, values)])
+        payloads.append([head, *wire.delimited_pieces(SUMMARY, values)])
     return payloads
 
 
 def encode_value(item: Item) -> wire.Pieces:
     """One `value` field of a summary, of any kind but a scalar."""
     tag = item.tag.encode()
-    module = _module(item.kind)
+    codec = module(item.kind)
     payload: Any = item.payload
     if item.kind == "tensor" and not isinstance(payload, list):
         payload = Tensor(payload, item.dtype)
     elif item.kind in ("image", "histogram"):
-        payload = module.from_array(payload)
+        payload = codec.from_array(payload)
     # Encoded content comes in pieces already where its values are still on their way.
-    encoded = payload if isinstance(payload, list) else module.encode(payload)
+    encoded = payload if isinstance(payload, list) else codec.encode(payload)
     pieces = [encoded] if isinstance(encoded, bytes) else encoded
     named = [wire.delimited(_TAG, tag), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]
     return wire.delimited_pieces(_VALUE, named)
@@ -122,19 +123,19 @@ def scan(payload: memoryview) -> Iterator[Scanned]:
             wall_time = wire.as_double(field)
         elif number == _STEP:
             step = wire.as_int(field)
-        elif number in (_GRAPH, _SUMMARY, _GAP, _TRACE):
+        elif number in (GRAPH, SUMMARY, _GAP, TRACE):
             bodies.append((number, wire.as_bytes(field)))
     for number, body in bodies:
         if number == _GAP:
-            yield step, wall_time, "gap", "", functools.partial(_module("gap").decode, body)
+            yield step, wall_time, "gap", "", functools.partial(module("gap").decode, body)
             continue
-        if number == _GRAPH:
-            name = _module("graph")
+        if number == GRAPH:
+            name = module("graph")
             graph = name.decode(body)
             yield step, wall_time, "graph", name.name(graph), functools.partial(_identity, graph)
             continue
-        if number == _TRACE:
-            piece = _module(TRACE_KIND).decode(body)
+        if number == TRACE:
+            piece = module(TRACE_KIND).decode(body)
             yield step, wall_time, TRACE_KIND, piece.name, functools.partial(_identity, piece)
             continue
         for field in wire.fields(body):
@@ -159,11 +160,11 @@ def _scan_value(step: int, wall_time: float, data: memoryview) -> Iterator[Scann
             single = wire.as_float(field)
         elif number == scalar.EXACT_NUMBER:
             exact = wire.as_double(field)
-        elif number in _VALUE_KINDS:
-            other = _VALUE_KINDS[number], wire.as_bytes(field)
+        elif number in VALUE_KINDS:
+            other = VALUE_KINDS[number], wire.as_bytes(field)
     if tag is None:
         raise CorruptMessage("a summary value has no tag")
     if single is not None:
         yield step, wall_time, "scalar", tag, functools.partial(scalar.decode, single, exact)
     elif other is not None:
-        yield step, wall_time, other[0], tag, functools.partial(_module(other[0]).decode, other[1])
+        yield step, wall_time, other[0], tag, functools.partial(module(other[0]).decode, other[1])

@@ -112,6 +112,63 @@ def fields(data: memoryview) -> Iterator[Field]:
         offset += length
 
 
+#: A field by its place: number, wire type, and where its content begins and ends.
+Span = tuple[int, int, int, int]
+
+
+def spans(data: memoryview, offset: int, end: int) -> Iterator[Span]:
+    """The fields of the message in `data[offset:end]`, without their content being taken out.
+
+    Raises:
+        CorruptMessage: as `fields` does.
+    """
+    while offset < end:
+        tag = data[offset]
+        offset += 1
+        if tag >= 0x80:
+            tag, offset = read_varint(data, offset - 1)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == LENGTH_DELIMITED:
+            length, offset = read_varint(data, offset)
+        elif wire_type == VARINT:
+            length = read_varint(data, offset)[1] - offset
+        elif wire_type == FIXED64:
+            length = 8
+        elif wire_type == FIXED32:
+            length = 4
+        else:
+            raise CorruptMessage(f"a message holds a field of wire type {wire_type}")
+        if number == 0:
+            raise CorruptMessage("a message holds a field with number 0")
+        if length > end - offset:
+            raise CorruptMessage(f"field {number} claims {length} bytes where {max(end - offset, 0)} are left")
+        yield number, wire_type, offset, offset + length
+        offset += length
+
+
+def expect(span: Span, wire_type: int) -> tuple[int, int]:
+    """Where the content of a field begins and ends; raises `CorruptMessage` where its wire type is another."""
+    number, found, start, end = span
+    if found != wire_type:
+        raise CorruptMessage(f"field {number} has wire type {found} where {wire_type} is expected")
+    return start, end
+
+
+def text_at(data: memoryview, start: int, end: int) -> str:
+    """The text in `data[start:end]`, with surrogates for bytes that are not UTF-8."""
+    return str(data[start:end], "utf-8", "surrogateescape")
+
+
+def double_at(data: memoryview, start: int) -> float:
+    result: float = _DOUBLE.unpack_from(data, start)[0]
+    return result
+
+
+def float_at(data: memoryview, start: int) -> float:
+    result: float = _FLOAT.unpack_from(data, start)[0]
+    return result
+
+
 def as_bytes(field: Field) -> memoryview:
     """The content of a length-delimited field."""
     number, wire_type, content = field

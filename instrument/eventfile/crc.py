@@ -20,3 +20,9 @@ def masked_crc(pieces: Iterable[bytes | memoryview]) -> int:
     for piece in pieces:
         crc = crc32c(piece, crc)
     return mask(crc)
+
+
+def unmask(masked: int) -> int:
+    """The checksum that `mask` made this of."""
+    rotated = (masked - MASK_DELTA) & 0xFFFFFFFF
+    return ((rotated >> 17) | (rotated << 15)) & 0xFFFFFFFF

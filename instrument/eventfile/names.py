@@ -1,6 +1,7 @@
 """File names: `{prefix}.out.events.summary.{seconds}.{device}.{host}{suffix}` and their lineage twins.
 
 A profile is in a file of its own, with `profile` in place of `summary`: MindInsight and TensorBoard pass it over.
+TensorBoard's own files are `events.out.tfevents.{seconds}.{host}` with a process number and a counter behind it.
 
 MindInsight finds a file by `summary.<digits>` and sorts by that number, which must be seconds: with milliseconds its
 whole listing fails. A name is never used twice, and nothing that exists is ever opened for writing from its start.
@@ -15,12 +16,15 @@ from dataclasses import dataclass
 
 SUFFIX = "_MS"
 LINEAGE_SUFFIX = "_lineage"
-SUMMARY, PROFILE = "summary", "profile"
+SUMMARY, PROFILE, TENSORBOARD = "summary", "profile", "tensorboard"
 
 _PATTERNS = {
     kind: re.compile(rf"(?P<prefix>.*)\.out\.events\.{kind}\.(?P<seconds>\d+)\.(?P<rest>.*)", re.ASCII | re.DOTALL)
     for kind in (SUMMARY, PROFILE)
 }
+_TENSORBOARD = re.compile(r"(?P<prefix>.*)\btfevents(?:\.(?P<seconds>\d+)(?:\.(?P<rest>.*))?)?", re.ASCII | re.DOTALL)
+#: What stands behind the host: process number, counter, and what TensorFlow appends.
+_BEHIND_HOST = re.compile(r"(\.\d+)*(\.v2)?$", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -33,6 +37,7 @@ class EventFileName:
     device: int
     host: str
     is_lineage: bool
+    kind: str = SUMMARY
 
     @property
     def writer(self) -> tuple[int, str]:
@@ -59,8 +64,21 @@ def parse(name: str, kind: str = SUMMARY) -> EventFileName | None:
     rest = rest.removesuffix(LINEAGE_SUFFIX) if is_lineage else rest.removesuffix(SUFFIX)
     device, dot, tail = rest.partition(".")
     if dot and device.isascii() and device.isdigit():
-        return EventFileName(match["prefix"], int(match["seconds"]), int(device), tail, is_lineage)
-    return EventFileName(match["prefix"], int(match["seconds"]), -1, rest, is_lineage)
+        return EventFileName(match["prefix"], int(match["seconds"]), int(device), tail, is_lineage, kind)
+    return EventFileName(match["prefix"], int(match["seconds"]), -1, rest, is_lineage, kind)
+
+
+def recognise(name: str) -> EventFileName | None:
+    """The parts of the name of an event file of any kind, TensorBoard's too; None for any other file."""
+    return parse(name) or parse(name, PROFILE) or _parse_tensorboard(name)
+
+
+def _parse_tensorboard(name: str) -> EventFileName | None:
+    match = _TENSORBOARD.fullmatch(name) if "tfevents" in name else None
+    if match is None:
+        return None
+    host_name = _BEHIND_HOST.sub("", match["rest"] or "", count=1)
+    return EventFileName(match["prefix"], int(match["seconds"] or 0), -1, host_name, False, TENSORBOARD)
 
 
 def create(directory: str, prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY) -> str:

@@ -1,25 +1,13 @@
-"""Read the frames of a file: what is whole and right, and a word for each place that is not."""
+"""Read the frames of a file one by one: what is whole and right, and a word for each place that is not."""
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from instrument.errors import CorruptFrame
 from instrument.eventfile import frame
+from instrument.eventfile.blocks import Block, BlockReader, Damage
 
-
-@dataclass(frozen=True)
-class Damage:
-    """`bytes_skipped` bytes at `offset` of `path` hold no valid frame. `torn` is True for an unfinished last frame."""
-
-    path: str
-    offset: int
-    bytes_skipped: int
-    reason: str
-    torn: bool
+__all__ = ["Damage", "EventFileReader"]
 
 
 class EventFileReader:
@@ -34,39 +22,19 @@ class EventFileReader:
         self.damage: list[Damage] = []
 
     def __iter__(self) -> Iterator[memoryview]:
-        """Yield each payload, a view into the mapped file that stays valid as long as it is kept."""
-        self.damage = []
-        data = _map(self.path)
-        offset = 0
-        while offset < len(data):
-            try:
-                found = frame.unpack(data, offset)
-            except CorruptFrame as error:
-                offset = self._skip(data, offset, error.reason)
-                continue
-            if found is None:
-                offset = self._skip_unfinished(data, offset)
-                continue
-            self.offset = offset
-            payload, offset = found
-            yield payload
-
-    def _skip(self, data: memoryview, offset: int, reason: str) -> int:
-        following = frame.resume(data, offset)
-        self.damage.append(Damage(self.path, offset, following - offset, reason, torn=False))
-        return following
-
-    def _skip_unfinished(self, data: memoryview, offset: int) -> int:
-        # A frame that runs past the end is an unfinished write, unless whole frames stand behind its start.
-        following = frame.find(data, offset + 1)
-        torn = following == len(data)
-        reason = "the file ends inside a frame" if torn else "the frame's length reaches past valid frames"
-        self.damage.append(Damage(self.path, offset, following - offset, reason, torn))
-        return following
+        """Yield each payload, a copy that stays valid as long as it is kept."""
+        blocks = BlockReader(self.path)
+        self.damage = blocks.damage
+        for block in blocks:
+            self.damage = blocks.damage
+            for start, payload in payloads(block):
+                self.offset = block.base + start - frame.HEADER.size
+                yield memoryview(bytes(payload))
+        self.damage = blocks.damage
 
 
-def _map(path: str) -> memoryview:
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+def payloads(block: Block) -> Iterator[tuple[int, memoryview]]:
+    """The payloads of a block in file order, views of its data, with where they begin in it."""
+    frames = [(start, group.length) for group in block.groups for start in group.starts.tolist()]
+    for start, length in sorted(frames):
+        yield start, block.data[start : start + length]

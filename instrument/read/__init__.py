@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
-
-    from instrument.read.run import Run
 
 
 class _CallablePackage(ModuleType):
     """`instrument.read` names a package and the function that users call; whichever comes first, both work."""
 
-    def __call__(self, path: str | os.PathLike[str]) -> Run:
-        """Open the run at `path`, an event file or the directory that holds it; see `instrument.read.run.read`."""
-        from instrument.read.run import read
+    def __call__(self, path: str | os.PathLike[str], follow: bool = False) -> Any:
+        """Open what is at `path`: an event file, or the directory of one, as an `instrument.read.run.Run`.
 
-        return read(path)
+        A directory that holds none itself, but runs below it, gives all of them, as `find_runs` does: a list of runs.
+        With `follow` a run is up to date whenever it is asked, and may have no file yet.
+
+        Raises:
+            NoSuchRun: there is no event file; the message says what there is instead.
+            OSError: the file or directory cannot be read.
+        """
+        from instrument.read.run import read_any
+
+        return read_any(path, follow)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

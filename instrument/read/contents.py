@@ -1,107 +1,110 @@
-"""Event files to the points of each tag, the lineage messages, and what could not be read.
+"""The event files of one run together: the parts of each series, what they tell of the run, and what could not be read.
 
-A file is read once, from start to end. Numbers are taken out at once; everything else stays encoded in the mapped file.
+A file is read once, from start to end, and after that only what came behind. A file that was replaced or cut back is
+read anew, one that is gone is forgotten: what was followed equals what is opened afresh.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
-from instrument.codec import event, lineage
-from instrument.errors import CorruptMessage
-from instrument.eventfile import names
-from instrument.eventfile.frame import OVERHEAD_BYTES
-from instrument.eventfile.reader import Damage, EventFileReader
-from instrument.read.points import FilePoints, Part
-from instrument.values import Gap, Lineage
+from instrument.codec import tensorboard, tensorboard_outline
+from instrument.errors import CorruptFrame, CorruptMessage
+from instrument.eventfile import frame, names
+from instrument.eventfile.access import OpenFile
+from instrument.eventfile.blocks import Damage
+from instrument.read.event_file import EventFile, Key, Told
+from instrument.read.points import Part, Points, merge
+from instrument.values import Gap
 
-#: A kind and a tag.
-Key = tuple[str, str]
+_HEAD_BYTES = 4096
 
 
-@dataclass
 class Contents:
-    """`parts` of each series, and `lineages` with the frames they came from, in the order in which files were opened.
+    """What a set of event files holds; `read` brings it up to date."""
 
-    `gaps` are the places where the writing side says that events are missing; `damage` lists frames that are broken, or
-    hold no event, or less than a whole one.
-    """
+    def __init__(self) -> None:
+        self._files: dict[str, EventFile] = {}
+        self._notes: list[Damage] = []
 
-    parts: dict[Key, list[Part]] = field(default_factory=dict)
-    lineages: list[tuple[Damage, Lineage]] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
+    def note(self, damage: Damage) -> None:
+        """Note what turned out to be damaged when it was decoded."""
+        if damage not in self._notes:
+            self._notes.append(damage)
+
+    def read(self, paths: Iterable[str]) -> None:
+        """Read what is new in the files at these paths, whose names must be those of event files."""
+        wanted = list(paths)
+        copies = _copies(wanted)
+        known, self._files = self._files, {}
+        for path in wanted:
+            if path not in copies:
+                file = known.get(path)
+                self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
+                self._files[path].read()
+
+    @property
+    def files(self) -> list[EventFile]:
+        """The files, the oldest first; names with the same second do not tell which that is, their points do."""
+        return sorted(self._files.values(), key=lambda file: (file.name.seconds, file.first_wall_time, file.path))
+
+    def keys(self) -> set[Key]:
+        """Kind and tag of each series."""
+        return {key for file in self._files.values() for key in file.points}
+
+    def parts(self, key: Key) -> list[Part]:
+        """The parts of a series, in the order in which their files were opened; none where there is no such series."""
+        return [
+            Part(file.name.writer, file.first_wall_time, file.last_wall_time, file.points[key])
+            for file in self.files
+            if key in file.points
+        ]
+
+    def extent(self) -> tuple[int, int, float] | None:
+        """The first and the last step of all points that stand, and their last wall time; None without points."""
+        found: dict[object, tuple[int, int, float]] = {}
+        for key in self.keys():
+            parts = self.parts(key)
+            columns = parts[0].points.columns()
+            # Series that are recorded together share these columns.
+            where: object = (id(columns.step), id(columns.wall_time)) if len(parts) == 1 else key
+            if where not in found:
+                points = merge(Points, *key, parts, superseded=False)
+                found[where] = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+        if not found:
+            return None
+        first, last, wall_time = zip(*found.values(), strict=True)
+        return min(first), max(last), max(wall_time)
+
+    @property
+    def told(self) -> Iterator[Told]:
+        """What the files say of the run, in file order."""
+        return (one for file in self._files.values() for one in file.told)
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Where the writing side says that events are missing, in file order."""
+        return [gap for file in self._files.values() for gap in file.gaps]
+
+    @property
+    def damage(self) -> list[Damage]:
+        """Places that hold no frame, or a frame that is no event, or a value that is none."""
+        return [one for file in self._files.values() for one in file.damage] + self._notes
 
 
-@dataclass
-class _File:
-    name: names.EventFileName
-    reader: EventFileReader
-    points: dict[Key, FilePoints] = field(default_factory=dict)
-    first_wall_time: float = math.inf
-    last_wall_time: float = -math.inf
+def _copies(paths: list[str]) -> set[str]:
+    """Files that hold the values of others once more, in TensorBoard's dialect, and say so."""
+    kinds = {path: names.recognise(os.path.basename(path)) for path in paths}
+    if not any(name is not None and name.kind == names.SUMMARY and not name.is_lineage for name in kinds.values()):
+        return set()
+    return {path for path, name in kinds.items() if name and name.kind == names.TENSORBOARD and _is_ours(path)}
 
 
-def load(paths: Iterable[str]) -> Contents:
-    """Read event files, whose names must be those of event files. One that cannot be opened is reported as damage."""
-    contents = Contents()
-    files = [_read(path, contents) for path in paths]
-    # Names with the same second do not tell which file was first; the points do.
-    files.sort(key=lambda file: (file.name.seconds, file.first_wall_time, file.reader.path))
-    for file in files:
-        for key, points in file.points.items():
-            part = Part(file.name.writer, file.first_wall_time, file.last_wall_time, points)
-            contents.parts.setdefault(key, []).append(part)
-    return contents
-
-
-def _read(path: str, contents: Contents) -> _File:
-    name = names.parse(os.path.basename(path))
-    assert name is not None, path
-    file = _File(name, EventFileReader(path))
-    unreadable = []
+def _is_ours(path: str) -> bool:
     try:
-        for payload in file.reader:
-            try:
-                if name.is_lineage:
-                    _take_lineage(payload, file, contents)
-                else:
-                    _take_points(payload, file, contents)
-            except CorruptMessage as error:
-                unreadable.append(_frame(file, payload, str(error)))
-    except OSError as error:
-        unreadable.append(Damage(path, 0, 0, f"the file cannot be read: {error.strerror}", torn=False))
-    contents.damage += sorted(file.reader.damage + unreadable, key=lambda damage: damage.offset)
-    return file
-
-
-def _take_points(payload: memoryview, file: _File, contents: Contents) -> None:
-    points = file.points
-    for step, wall_time, kind, tag, decode in event.scan(payload):
-        if wall_time < file.first_wall_time:
-            file.first_wall_time = wall_time
-        if wall_time > file.last_wall_time:
-            file.last_wall_time = wall_time
-        if kind == "gap":
-            contents.gaps.append(decode())
-            continue
-        series = points.get((kind, tag))
-        if series is None:
-            series = points[kind, tag] = FilePoints(kind)
-        series.step.append(step)
-        series.wall_time.append(wall_time)
-        series.raw.append(decode().value if kind == "scalar" else decode)
-
-
-def _take_lineage(payload: memoryview, file: _File, contents: Contents) -> None:
-    _, found = lineage.decode_event(payload)
-    if found is not None:
-        contents.lineages.append((_frame(file, payload, ""), found))
-
-
-def _frame(file: _File, payload: memoryview, reason: str) -> Damage:
-    """The frame that was read last, as damage."""
-    return Damage(file.reader.path, file.reader.offset, len(payload) + OVERHEAD_BYTES, reason, torn=False)
+        with OpenFile(path) as file:
+            found = frame.unpack(file.read(0, _HEAD_BYTES))
+        return found is not None and tensorboard_outline.source_writer(found[0]) == tensorboard.WRITER
+    except (OSError, CorruptFrame, CorruptMessage):
+        return False  # reading it says what is wrong

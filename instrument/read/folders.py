@@ -24,7 +24,7 @@ class Found:
 
 
 def event_files(directory: str) -> list[str]:
-    """The paths of the event files directly in `directory`, the oldest first.
+    """The paths of the event files directly in `directory`, those of profiles too, the oldest first.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -33,10 +33,18 @@ def event_files(directory: str) -> list[str]:
         return _event_files(entries)
 
 
+def event_files_if_any(directory: str) -> list[str]:
+    """The same; none where the directory is not there."""
+    try:
+        return event_files(directory)
+    except FileNotFoundError:
+        return []
+
+
 def _event_files(entries: Iterable[os.DirEntry[str]]) -> list[str]:
     found = []
     for entry in entries:
-        name = names.parse(entry.name)
+        name = names.recognise(entry.name)
         if name is not None and os.path.isfile(entry.path):
             found.append((name.seconds, entry.name, entry.path))
     return [path for _, _, path in sorted(found)]

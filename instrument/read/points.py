@@ -12,7 +12,6 @@ Superseded points are left out unless asked for. Points of different writers nev
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -20,8 +19,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.values import Histogram, Image, Tensor
+from instrument.read.columns import Columns, FilePoints, joined
+from instrument.read.presented import html_of
+from instrument.values import Histogram, Image, Tensor, Text
 
 #: Device number (-1 where the file name has none) and host name.
 Writer = tuple[int, str]
@@ -30,15 +32,6 @@ V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
-
-
-class FilePoints:
-    """What one file holds of one tag, in file order: `raw` are numbers, or functions that decode a value."""
-
-    def __init__(self, kind: str) -> None:
-        self.step = array("q")
-        self.wall_time = array("d")
-        self.raw: Any = array("d") if kind == "scalar" else []
 
 
 @dataclass
@@ -117,15 +110,47 @@ class Points:
         """
         raise NotImplementedError
 
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a row a point and the columns step, wall_time (UTC), value, device and host.
+
+        `value` are the numbers of scalars; of other kinds it has what `decode` gives. The extra `pandas` is needed.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: pip install mindspore-instrument[pandas]") from error
+        writers = [self.writers[index] for index in self.writer_index.tolist()]
+        columns = {
+            "step": self.step,
+            "wall_time": pandas.to_datetime(self.wall_time, unit="s", utc=True, errors="coerce"),
+            "value": self._value_column(),
+            "device": [device for device, _ in writers],
+            "host": [host for _, host in writers],
+        }
+        if self.superseded.any():
+            columns["superseded"] = self.superseded
+        return pandas.DataFrame(columns)
+
+    def _value_column(self) -> Any:
+        return [self.decode(index) for index in range(len(self))]
+
     def _cell(self, index: int) -> str:
         try:
             return _words(self.decode(index))
         except CorruptMessage as error:
             return f"damaged: {error.__cause__}"
 
+    def _repr_html_(self) -> str:
+        return html_of(self, "points")
+
     def __repr__(self) -> str:
         count = len(self)
         rows = [f"{self.kind} {quoted(self.tag)}: {self._extent()}"]
+        if len(self.writers) > 1:
+            rows.append(f"  of {len(self.writers)} writers, {named(self.writers)}; .by_writer() has each for itself")
         ends = min(count, _SHOWN_AT_EACH_END)
         shown = sorted({*range(ends), *range(count - ends, count)})
         for index in shown:
@@ -152,6 +177,9 @@ class Scalars(Points):
     def decode(self, index: int) -> float:
         return float(self._raw[index])
 
+    def _value_column(self) -> NDArray[np.float64]:
+        return self.value
+
 
 class _Decoded(Points, Generic[V]):
     """Values that stay encoded until they are asked for, each time anew, so that a long series costs no memory."""
@@ -177,6 +205,21 @@ class _Decoded(Points, Generic[V]):
             yield step, wall_time, self.decode(index)
 
 
+class Images(_Decoded[Image]):
+    """Pictures: `values` and `images[step]` are `instrument.values.Image`, still compressed."""
+
+    def __getitem__(self, step: int) -> Image:
+        return self.decode(self._find(step))
+
+    def pixels(self, step: int) -> NDArray[np.uint8]:
+        """The picture at a step as (height, width, channels).
+
+        Raises:
+            CorruptMessage: the bytes are no picture, or not of the size that the file claims.
+        """
+        return image_codec.pixels(self[step])
+
+
 class Series(_Decoded[V]):
     """Histograms, images, landscapes or graphs: `values` are those of `instrument.values`, and so is `series[step]`."""
 
@@ -194,34 +237,45 @@ class Tensors(_Decoded[Tensor]):
 def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], superseded: bool) -> P:
     """Put the points of several files together; `parts` are in the order in which their files were opened."""
     writers = tuple(sorted({part.writer for part in parts}))
-    steps = [np.array(part.points.step, np.int64) for part in parts]
-    times = [np.array(part.points.wall_time, np.float64) for part in parts]
-    masks = [_superseded(position, parts, steps) for position in range(len(parts))]
-    index = [np.full(len(part.points.step), writers.index(part.writer)) for part in parts]
-    step, wall_time, mask = np.concatenate(steps), np.concatenate(times), np.concatenate(masks)
-    order = np.lexsort((wall_time, step))  # stable: equal times keep the order of the files
-    if not superseded:
+    columns = [part.points.columns() for part in parts]
+    masks = [_superseded(position, parts, columns) for position in range(len(parts))]
+    index = [np.full(len(column.step), writers.index(part.writer)) for part, column in zip(parts, columns, strict=True)]
+    whole = joined(columns)
+    mask = np.concatenate(masks)
+    order: Any = slice(None)
+    if not _is_ordered(whole):
+        order = np.lexsort((whole.wall_time, whole.step))  # stable: equal times keep the order of the files
+    if not superseded and mask.any():
+        order = np.arange(mask.size)[order]
         order = order[~mask[order]]
-    raw = _column(kind, parts)
-    return cls(kind, tag, step[order], wall_time[order], mask[order], writers, np.concatenate(index)[order], raw[order])
+    raw = whole.raw.astype(np.float64, copy=False) if kind == "scalar" else whole.raw
+    step, wall_time, mask, writer_index = (
+        column[order] for column in (whole.step, whole.wall_time, mask, np.concatenate(index))
+    )
+    return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order])
 
 
-def _column(kind: str, parts: Sequence[Part]) -> NDArray[Any]:
-    values = [value for part in parts for value in part.points.raw]
-    column = np.empty(len(values), np.float64 if kind == "scalar" else object)
-    column[:] = values
-    return column
+def _is_ordered(columns: Columns) -> bool:
+    """Whether points are ordered by step and then by time."""
+    later_step = columns.step[1:] > columns.step[:-1]
+    if later_step.all():
+        return True
+    later = (columns.step[1:] == columns.step[:-1]) & (columns.wall_time[1:] >= columns.wall_time[:-1])
+    return bool((later_step | later).all())
 
 
-def _superseded(position: int, parts: Sequence[Part], steps: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
+def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns]) -> NDArray[np.bool_]:
     """Which points of `parts[position]` are superseded."""
-    part, step = parts[position], steps[position]
-    mask = np.ones(len(step), np.bool_)
-    _, last_from_behind = np.unique(step[::-1], return_index=True)
-    mask[len(step) - 1 - last_from_behind] = False
-    for later, later_steps in zip(parts[position + 1 :], steps[position + 1 :], strict=True):
+    part, step = parts[position], columns[position].step
+    if (step[1:] > step[:-1]).all():
+        mask = np.zeros(len(step), np.bool_)
+    else:
+        mask = np.ones(len(step), np.bool_)
+        _, last_from_behind = np.unique(step[::-1], return_index=True)
+        mask[len(step) - 1 - last_from_behind] = False
+    for later, later_columns in zip(parts[position + 1 :], columns[position + 1 :], strict=True):
         if later.writer == part.writer and part.last_wall_time < later.first_wall_time:
-            mask |= step >= later_steps.min()
+            mask |= step >= later_columns.step.min()
     return mask
 
 
@@ -234,6 +288,8 @@ def _words(value: Any) -> str:
         return f"{value.count} values, {value.min:.7g} to {value.max:.7g}"
     if isinstance(value, Image):
         return f"{value.width} x {value.height} pixels"
+    if isinstance(value, Text):
+        return quoted(value.text)
     return f"{len(value.data)} bytes"
 
 
@@ -243,6 +299,12 @@ def clock(wall_time: float) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(wall_time))
     except (OverflowError, ValueError, OSError):
         return f"{wall_time:g} s"
+
+
+def named(writers: Sequence[Writer]) -> str:
+    """Writers for a message, the first few of them."""
+    shown = [host if device < 0 else f"device {device} on {host}" for device, host in writers[:_SHOWN_AT_EACH_END]]
+    return ", ".join(shown) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
 
 
 def quoted(text: str) -> str:

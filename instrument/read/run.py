@@ -9,38 +9,42 @@ Files are read whole on first use; what `superseded` means after a restart stand
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, TypeVar
 
+from instrument.codec import landscape as landscape_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import contents, folders
-from instrument.read.points import Points, Scalars, Series, Tensors, merge, quoted
-from instrument.values import KINDS, LINEAGE_KINDS, Gap, Graph, Histogram, Image, Landscape
+from instrument.read import folders, tail
+from instrument.read.contents import Contents
+from instrument.read.hints import listed, nearest, no_event_file
+from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
+from instrument.read.presented import RunLineage, html_of
+from instrument.values import KINDS, LINEAGE_KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
 
 #: Kinds whose points are not a `Series`.
-_CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors}
+_CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
 _LINEAGE_KEYS = dict(zip(LINEAGE_KINDS, ("train", "eval", "dataset", "custom"), strict=True))
-_NAMED_AT_MOST = 5
-_COMPARED_CHARACTERS = 200
-#: The search that only serves an error message ends here.
-_SEARCHED_FOLDERS = 2000
+_HPARAMS = "hparams"
 
 
 class Run:
-    """What one run recorded: `files` are its event files at `path`, the oldest first."""
+    """What one run recorded: `files` are its event files at `path`, the oldest first, `traces` those of profiles."""
 
-    def __init__(self, path: str, files: list[str]) -> None:
+    def __init__(self, path: str, files: list[str], traces: Iterable[str] = (), follow: bool = False) -> None:
         self.path = path
         self.files = files
+        self.traces = list(traces)
+        self._is_live = follow
+        self._read: Contents | None = None
 
     @property
     def name(self) -> str:
@@ -49,7 +53,9 @@ class Run:
 
     def tags(self) -> dict[str, list[str]]:
         """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
-        return {kind: self._tags(kind) for kind in KINDS if self._tags(kind)}
+        keys = self._contents.keys()
+        tags = {kind: sorted(tag for found, tag in keys if found == kind) for kind in KINDS}
+        return {kind: found for kind, found in tags.items() if found}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
         """The numbers of a tag; with `superseded` also those that a restart replaced.
@@ -67,13 +73,34 @@ class Run:
         """The histograms of a tag."""
         return self._points(Series[Histogram], "histogram", tag, superseded)
 
-    def images(self, tag: str, superseded: bool = False) -> Series[Image]:
-        """The images of a tag, still compressed; `instrument.codec.image.pixels` decodes one."""
-        return self._points(Series[Image], "image", tag, superseded)
+    def images(self, tag: str, superseded: bool = False) -> Images:
+        """The images of a tag, still compressed; `.pixels(step)` decodes one."""
+        return self._points(Images, "image", tag, superseded)
 
-    def landscapes(self, tag: str, superseded: bool = False) -> Series[Landscape]:
-        """The loss landscapes of a tag."""
-        return self._points(Series[Landscape], "landscape", tag, superseded)
+    def texts(self, tag: str, superseded: bool = False) -> Series[Text]:
+        """The texts of a tag, which TensorBoard's files have."""
+        return self._points(Series[Text], "text", tag, superseded)
+
+    @functools.cached_property
+    def landscapes(self) -> list[LossSurface]:
+        """The loss landscapes of all tags as arrays, in the order in which they were recorded.
+
+        One that was recorded again, finer, has replaced the earlier one. `points("landscape", tag)` has the messages as
+        they stand in the file. One that cannot be read is left out and listed in `damage`.
+        """
+        found = [
+            (wall_time, tag, message)
+            for tag in self._tags("landscape")
+            for _, wall_time, message in self._points(Series[Landscape], "landscape", tag, False)
+        ]
+        result = []
+        for _, tag, message in sorted(found, key=lambda one: one[0]):
+            try:
+                result.append(landscape_codec.to_surface(message, tag))
+            except CorruptMessage as error:
+                where = self.files[0] if len(self.files) == 1 else self.path
+                self._contents.note(Damage(where, 0, len(message.data), f"landscape {tag!r}: {error}", False))
+        return result
 
     def graphs(self, tag: str, superseded: bool = False) -> Series[Graph]:
         """The graphs of a name."""
@@ -92,7 +119,7 @@ class Run:
         kinds = [kind for kind, tags in self.tags().items() if tag in tags]
         if not kinds:
             tags = sorted({known for tags in self.tags().values() for known in tags})
-            raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {_nearest(tag, tags)}")
+            raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {nearest(tag, tags)}")
         return kinds
 
     @property
@@ -101,23 +128,47 @@ class Run:
         recorded = [point for tag in self._tags("graph") for point in self.graphs(tag)]
         return max(recorded, key=lambda point: (point[1], point[0]))[2] if recorded else None
 
-    @functools.cached_property
+    @property
     def lineage(self) -> dict[str, dict[str, Any]]:
         """Where the run came from, under the keys train, eval, dataset and custom; those not recorded are absent.
+
+        Of TensorBoard's files `hparams` are the hyper-parameters.
 
         The last one recorded counts; of custom lineage the keys are put together. A message that cannot be parsed is
         left out and listed in `damage`.
         """
-        result: dict[str, dict[str, Any]] = {}
-        for frame, found in self._contents.lineages:
+        _ = self._contents  # up to date
+        return self._told
+
+    @functools.cached_property
+    def _told(self) -> RunLineage:
+        result = RunLineage()
+        for frame, found in self._contents.told:
+            if isinstance(found, dict):
+                result[_HPARAMS] = {**result.get(_HPARAMS, {}), **found}
+                continue
             try:
                 fields = lineage_codec.to_dict(found)
             except CorruptMessage as error:
-                self._contents.damage.append(replace(frame, reason=str(error)))
+                self._contents.note(replace(frame, reason=str(error)))
                 continue
             key = _LINEAGE_KEYS[found.what]
             result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
         return result
+
+    def profile(self, window: int = -1, device: int | None = None) -> Any:
+        """Where the time of the training went, in one window: an `instrument.analyse.profile.Profile`.
+
+        Args:
+            window: which one of several, by its number; negative ones count from the end.
+            device: which one of several devices the tables are of; by default the first.
+
+        Raises:
+            NoSuchRun: there is no profile in this run.
+            InstrumentError: there is no such window or device, or nothing of it can be read.
+        """
+        # By name, as what explains a profile stands above what reads it.
+        return import_module("instrument.analyse.profile").profile(self.path, window, device)
 
     @property
     def damage(self) -> list[Damage]:
@@ -129,16 +180,53 @@ class Run:
         """Where the recorder itself says that events are missing, in file order: how many, of which steps, and why."""
         return self._contents.gaps
 
-    @functools.cached_property
-    def _contents(self) -> contents.Contents:
-        return contents.load(self.files)
+    def refresh(self) -> None:
+        """Read what has come since: what files have grown by, and new files. Those that are gone are forgotten."""
+        if self._read is None:
+            self._read = Contents()
+        if self.path not in (*self.files, *self.traces):
+            self.files, self.traces = _sorted_out(folders.event_files_if_any(self.path))
+        for cached in ("_told", "landscapes"):
+            self.__dict__.pop(cached, None)
+        self._read.read(self.files)
+
+    def follow(self, interval_s: float = 1.0, wait: Callable[[], bool] | None = None) -> Iterator[tail.Point]:
+        """Give each point as it comes, first those that are there, for as long as `wait` says.
+
+        Whenever there is nothing new `wait()` is called, and its False ends the iteration. By default it sleeps for
+        `interval_s` and the iteration has no end.
+        """
+        return tail.follow(self, interval_s, wait)
+
+    @property
+    def contents(self) -> Contents:
+        """What the files hold, as they are read."""
+        return self._contents
+
+    def extent(self) -> tuple[int, int, float] | None:
+        """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
+        return self._contents.extent()
+
+    @property
+    def _contents(self) -> Contents:
+        if self._read is None or self._is_live:
+            self._load()
+        assert self._read is not None
+        return self._read
+
+    def _load(self) -> None:
+        if self._is_live:
+            self.refresh()
+        else:
+            self._read = Contents()
+            self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
-        return sorted(tag for found, tag in self._contents.parts if found == kind)
+        return sorted(tag for found, tag in self._contents.keys() if found == kind)
 
     def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
-        parts = self._contents.parts.get((kind, tag))
-        if parts is None:
+        parts = self._contents.parts((kind, tag))
+        if not parts:
             raise NoSuchRun(self._lack(kind, tag))
         return merge(cls, kind, tag, parts, superseded)
 
@@ -148,11 +236,19 @@ class Run:
         others = [f"{other}s" for other, tags in self.tags().items() if tag in tags]
         if others:
             return f"{sentence}; that tag is read by {' or '.join(others)}()"
-        return f"{sentence}; {_nearest(tag, self._tags(kind))}"
+        return f"{sentence}; {nearest(tag, self._tags(kind))}"
+
+    def _repr_html_(self) -> str:
+        return html_of(self, "run")
 
     def __repr__(self) -> str:
         rows = [f"Run {self.name!r}: {len(self.files)} event file{'s' * (len(self.files) != 1)} in {self.path!r}"]
-        rows += [f"  {kind:<10}{len(tags):>5}  {_listed(tags)}" for kind, tags in self.tags().items()]
+        rows += [f"  {kind:<10}{len(tags):>5}  {listed(tags)}" for kind, tags in self.tags().items()]
+        if self.traces:
+            rows.append(f"  {'profile':<10}{len(self.traces):>5}  see .profile()")
+        writers = sorted({file.name.writer for file in self._contents.files})
+        if len(writers) > 1:
+            rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see .by_writer() of a series")
         if self.gaps:
             rows.append(f"  {'gaps':<10}{len(self.gaps):>5}  see .gaps")
         if self.damage:
@@ -167,27 +263,52 @@ class Runs(list[Run]):
         super().__init__(runs)
         self.notes = notes
 
+    def _repr_html_(self) -> str:
+        return html_of(self, "runs")
 
-def read(path: str | os.PathLike[str]) -> Run:
+
+def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
     """Open the run at `path`, an event file or the directory that holds it.
+
+    One that has nothing but profiles is a run without tags. With `follow` the run is up to date whenever it is asked,
+    and may have no file yet.
 
     Raises:
         NoSuchRun: there is no event file; the message says what there is instead.
         OSError: the file or directory cannot be read.
     """
     path = os.fsdecode(path)
+    if follow and (os.path.isdir(path) or not os.path.exists(path)):
+        return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
         raise NoSuchRun(f"{path} does not exist; an event file or the directory of one is expected")
     if not os.path.isdir(path):
-        return _read_file(path)
-    files = folders.event_files(path)
-    if not files:
-        raise NoSuchRun(_no_event_file(path))
-    return Run(path, files)
+        return _read_file(path, follow)
+    found = folders.event_files(path)
+    if not found:
+        raise NoSuchRun(no_event_file(path))
+    return Run(path, *_sorted_out(found))
 
 
-def _read_file(path: str) -> Run:
-    if names.parse(os.path.basename(path)) is None:
+def read_any(path: str | os.PathLike[str], follow: bool = False) -> Any:
+    """What `read` gives, or for a directory that has no event file itself the runs below it, as of `find_runs`."""
+    path = os.fsdecode(path)
+    if os.path.isdir(path) and not follow and not folders.event_files(path):
+        found = find_runs(path)
+        if found:
+            return found
+    return read(path, follow)
+
+
+def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
+    """Event files, and those of profiles among them."""
+    traces = [path for path in files if names.parse(os.path.basename(path), names.PROFILE) is not None]
+    return [path for path in files if path not in traces], traces
+
+
+def _read_file(path: str, follow: bool) -> Run:
+    files, traces = _sorted_out([path])
+    if files and names.recognise(os.path.basename(path)) is None:
         raise NoSuchRun(
             f"{path} is no event file by its name; one is called {names.join('events', 0, 0, names.SUFFIX)} "
             "with other numbers, and read() takes it or its directory"
@@ -195,7 +316,7 @@ def _read_file(path: str) -> Run:
     if not os.path.isfile(path):
         raise NoSuchRun(f"{path} is no regular file; an event file or the directory of one is expected")
     with open(path, "rb"):  # a run takes a file that cannot be opened for damage; here it is all that was asked for
-        return Run(path, [path])
+        return Run(path, files, traces, follow)
 
 
 def find_runs(root: str | os.PathLike[str]) -> Runs:
@@ -208,31 +329,4 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
         kind = "is a file" if os.path.exists(root) else "does not exist"
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
     found = folders.find(root)
-    return Runs((Run(folder, files) for folder, files in found.folders.items()), found.notes)
-
-
-def _no_event_file(directory: str) -> str:
-    """Why `read` cannot open a directory, and what to do."""
-    found = folders.find(directory, _SEARCHED_FOLDERS)
-    if found.folders:
-        below = [os.path.relpath(folder, directory) for folder in found.folders]
-        return f"{directory} holds no event file itself; runs below it: {_listed(below)}; open one of them"
-    notes = f" ({'; '.join(found.notes)})" if found.notes else ""
-    return (
-        f"no event file in {directory}, nor in the {found.scanned - 1} folders below it{notes}; "
-        "give the summary_dir or log_dir of a run"
-    )
-
-
-def _nearest(tag: str, tags: list[str]) -> str:
-    # Comparing takes the square of the length: names of thousands of characters would take minutes.
-    short = [known for known in tags if len(known) <= _COMPARED_CHARACTERS]
-    near = difflib.get_close_matches(tag[:_COMPARED_CHARACTERS], short, _NAMED_AT_MOST, 0.5)
-    if not near:
-        return f"it has {_listed(tags) or 'none at all'}"
-    return f"the nearest {'are' if len(near) > 1 else 'is'} {_listed(near)}"
-
-
-def _listed(tags: list[str]) -> str:
-    shown = ", ".join(map(quoted, tags[:_NAMED_AT_MOST]))
-    return shown if len(tags) <= _NAMED_AT_MOST else f"{shown} and {len(tags) - _NAMED_AT_MOST} more"
+    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes)

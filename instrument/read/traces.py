@@ -1,6 +1,6 @@
 """The windows of a trace event file: raw files by name, put together from their pieces.
 
-Nothing is copied: a file is a list of views into the mapped event file, which stay valid as long as they are kept.
+A raw file is a list of pieces as they came out of the event file; they are not joined before somebody needs that.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -16,29 +16,52 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import names
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
-from instrument.values import Graph, Histogram, Image, Landscape, Tensor
+from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
 
 Row = dict[str, Any]
 
 
 def overview(run: Run) -> Row:
     """All that a run holds but the single values."""
-    result: Row = {"name": run.name, "path": run.path, "files": [_file(path) for path in run.files]}
+    result: Row = {"name": run.name, "path": run.path, "files": [_file(path) for path in [*run.files, *run.traces]]}
     result["tags"] = {
         kind: [row for tag in tags for row in _summaries(run, kind, tag)] for kind, tags in run.tags().items()
     }
+    result["has_profile"] = bool(run.traces)
     result["lineage"] = run.lineage
     return result | missing(run)
 
 
-def extent(run: Run) -> tuple[int, int, float] | None:
-    """The first and the last step of a run, and its last wall time (seconds since the epoch); None without points."""
-    every = [run.points(kind, tag) for kind, tags in run.tags().items() for tag in tags]
-    if not every:
-        return None
-    steps = [(int(points.step[0]), int(points.step[-1])) for points in every]
-    last = max(float(points.wall_time.max()) for points in every)
-    return min(first for first, _ in steps), max(last_step for _, last_step in steps), last
+def listed(run: Run, name: str) -> Row:
+    """A run in a row: how many tags of each kind it has, its steps, and what is missing."""
+    kinds = {kind: len(tags) for kind, tags in run.tags().items()} | {"profile": len(run.traces)}
+    row: Row = {"run": name, "path": run.path, "tags": {kind: count for kind, count in kinds.items() if count}}
+    first, last, wall_time = run.extent() or (None, None, None)
+    row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
+    return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
+
+
+def losses(run: Run) -> str:
+    """In words what is missing of a run; empty where nothing is."""
+    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in _losses(run).items() if count)
+
+
+def _losses(run: Run) -> dict[str, int]:
+    torn = sum(damage.torn for damage in run.damage)
+    missing_events = sum(gap.events for gap in run.gaps)
+    return {"missing event": missing_events, "damaged place": len(run.damage) - torn, "unfinished end": torn}
+
+
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested dictionaries and lists with the way to each, as in `dataset.children[0].op_type`."""
+    if isinstance(value, dict) and (value or not path):
+        for key, inner in value.items():
+            yield from flat(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for index, inner in enumerate(value):
+            yield from flat(inner, f"{path}[{index}]")
+    else:
+        yield path, value
 
 
 def missing(run: Run) -> Row:
@@ -47,26 +70,29 @@ def missing(run: Run) -> Row:
 
 
 def _file(path: str) -> Row:
-    parts = names.parse(os.path.basename(path))
+    name = os.path.basename(path)
+    parts = names.parse(name) or names.parse(name, names.PROFILE)
     assert parts is not None
     size = os.path.getsize(path)
-    return {"name": os.path.basename(path), "bytes": size, "device": parts.device, "host": parts.host}
+    return {"name": name, "bytes": size, "device": parts.device, "host": parts.host}
 
 
 def _summaries(run: Run, kind: str, tag: str) -> list[Row]:
     """One row for each writer of a tag."""
     standing = run.points(kind, tag).by_writer()
-    rows = []
-    for (device, host), everything in run.points(kind, tag, superseded=True).by_writer().items():
-        points = standing[device, host]
-        row = {"tag": tag, "device": device, "host": host, "points": len(points)}
-        row |= {"superseded": len(everything) - len(points)}
-        row |= {"first_step": int(points.step[0]), "last_step": int(points.step[-1])}
-        row |= {"last_wall_time": float(points.wall_time.max())}
-        if isinstance(points, Scalars):
-            row |= {"first": float(points.value[0]), "last": float(points.value[-1]), **_extremes(points.value)}
-        rows.append(row)
-    return rows
+    everything = run.points(kind, tag, superseded=True).by_writer()
+    return [summary(points, len(everything[writer]) - len(points)) for writer, points in standing.items()]
+
+
+def summary(points: Points, superseded: int = 0) -> Row:
+    """The points of one writer in a row: how many, from which step to which, and the ends and extremes of numbers."""
+    device, host = points.writers[0]
+    row: Row = {"tag": points.tag, "device": device, "host": host, "points": len(points), "superseded": superseded}
+    row |= {"first_step": int(points.step[0]), "last_step": int(points.step[-1])}
+    row |= {"last_wall_time": float(points.wall_time.max())}
+    if isinstance(points, Scalars):
+        row |= {"first": float(points.value[0]), "last": float(points.value[-1]), **_extremes(points.value)}
+    return row
 
 
 def points_of(run: Run, tag: str, superseded: bool) -> Row:
@@ -91,16 +117,17 @@ def _points(points: Points) -> list[Row]:
         row = {"step": step, "wall_time": float(points.wall_time[index]), "device": device, "host": host}
         row["superseded"] = bool(points.superseded[index])
         try:
-            row |= _value(points.decode(index))
+            row |= value(points.decode(index))
         except CorruptMessage as error:
             row["error"] = str(error)
         rows.append(row)
     return rows
 
 
-def _value(value: Any) -> Row:
-    describe: Callable[[Any], Row] = _DESCRIBE[type(value)]
-    return describe(value)
+def value(decoded: Any) -> Row:
+    """What is said of one value: of a number itself, of anything larger its size and extremes."""
+    describe: Callable[[Any], Row] = _DESCRIBE[type(decoded)]
+    return describe(decoded)
 
 
 def _tensor(tensor: Tensor) -> Row:
@@ -135,12 +162,13 @@ def _landscape(landscape: Landscape) -> Row:
 
 
 _DESCRIBE: dict[type, Callable[[Any], Row]] = {
-    float: lambda value: {"value": value},
+    float: lambda number: {"value": number},
     Tensor: _tensor,
     Histogram: _histogram,
     Image: _image,
     Graph: _graph,
     Landscape: _landscape,
+    Text: lambda found: {"text": found.text},
 }
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import struct
-import time
 import tracemalloc
 
-import numpy as np
 import pytest
 
 from instrument.errors import CorruptFrame
@@ -103,7 +101,6 @@ def test_a_huge_length_with_its_checksum_allocates_nothing(length: int) -> None:
     data = header(length) + bytes(1000)
     tracemalloc.start()
     assert frame.unpack(data) is None
-    assert frame.find(data, 0) == len(data)
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 4 << 20
@@ -114,75 +111,3 @@ def test_a_huge_length_without_its_checksum_is_damage(length: int) -> None:
     """A length is not believed before its checksum holds."""
     with pytest.raises(CorruptFrame, match="length"):
         frame.unpack(struct.pack("<QI", length, 0) + bytes(100))
-
-
-@pytest.mark.parametrize("damage", [b"\x01", b"\x00" * 5, b"\xff" * 17, framed(b"abc")[:-1], framed(b"abc")[1:]])
-def test_find_gives_the_next_frame(damage: bytes) -> None:
-    """The search starts at its offset and stops at the first valid frame, an empty one too."""
-    for payload in (b"", b"x", b"payload"):
-        data = framed(b"before") + damage + framed(payload) + framed(b"later")
-        assert frame.find(data, 0) == 0
-        assert frame.find(data, 1) == len(framed(b"before") + damage)
-
-
-def test_find_passes_over_a_frame_with_a_wrong_payload() -> None:
-    """A header alone, even with its checksum, is no frame."""
-    damaged = bytearray(framed(b"abc"))
-    damaged[13] ^= 1
-    assert frame.find(bytes(damaged) + framed(b"d"), 0) == len(damaged)
-
-
-def test_find_says_the_end_where_there_is_no_frame() -> None:
-    """Without a frame the answer is the length of the data, also for data shorter than any frame."""
-    assert [frame.find(bytes(size), 0) for size in (0, 1, 15, 16, 17, 1000)] == [0, 1, 15, 16, 17, 1000]
-    assert frame.find(framed(b"abc"), 1) == len(framed(b"abc"))
-    assert frame.find(b"abc", 10) == 3
-
-
-@pytest.mark.parametrize(
-    "filling",
-    [
-        np.zeros(1 << 20, np.float32),
-        np.random.default_rng(1).standard_normal(1 << 20).astype(np.float32),
-        np.random.default_rng(2).integers(0, 1000, 1 << 19),  # every second offset looks like a length
-        np.random.default_rng(3).integers(0, 2, 1 << 22).astype(np.uint8),
-    ],
-    ids=["zeros", "floats", "small int64", "mask"],
-)
-def test_find_is_quick_in_large_damage(filling: np.ndarray) -> None:
-    """Four megabytes of array data are searched in a fraction of a second, up to the frame behind them."""
-    data = b"\x07" + filling.tobytes() + framed(b"next")
-    start = time.perf_counter()
-    assert frame.find(data, 0) == len(data) - 20
-    assert time.perf_counter() - start < 2
-
-
-@pytest.mark.parametrize("position", [0, 3, (1 << 20) - 8, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (2 << 20) - 5])
-def test_find_sees_frames_across_the_parts_it_searches(position: int) -> None:
-    """A frame is found wherever it lies, also where the search goes on in the next part."""
-    data = b"\xee" * position + framed(b"here") + b"\xee" * 50
-    assert frame.find(data, 0) == position
-    assert frame.find(b"\xee" * position + framed(b""), 0) == position  # the last place where one can stand
-
-
-def test_resume_passes_over_frames_inside_a_damaged_payload() -> None:
-    """A payload that holds frames itself does not become frames of the file by damage beside them."""
-    recorded_file = framed(b"not ours") * 3
-    damaged = bytearray(framed(b"head" + recorded_file))
-    damaged[13] ^= 1
-    for behind in (b"", framed(b"next"), framed(b"next")[:5], framed(b"next")[:15]):
-        assert frame.resume(bytes(damaged) + behind, 0) == len(damaged)
-
-
-def test_resume_does_not_trust_a_length_that_leads_nowhere() -> None:
-    """Where bytes were lost inside a payload, the next frame lies before the end that the length claims."""
-    whole = framed(bytes(range(100)))
-    data = whole[:50] + framed(b"next") * 10
-    assert frame.resume(data, 0) == 50
-
-
-def test_resume_after_a_wrong_length_finds_the_next_frame() -> None:
-    """Without a length there is only the search."""
-    data = b"\x02" + framed(b"abc")[1:] + framed(b"next")
-    assert frame.resume(data, 0) == 19
-    assert frame.resume(b"short", 0) == 5

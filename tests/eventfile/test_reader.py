@@ -153,15 +153,25 @@ def test_random_damage_never_gives_a_wrong_payload(path: Path, rng: np.random.Ge
         assert covered == len(data)
 
 
-def test_large_payloads_are_not_copied(path: Path) -> None:
-    """A payload is a view of the mapped file: no memory of its size is taken."""
-    path.write_bytes(framed(bytes(32 << 20)))
+def test_memory_is_that_of_the_largest_payload(path: Path) -> None:
+    """While a payload is handed out there are two copies of it, and nothing of the others."""
+    path.write_bytes(framed(bytes(8 << 20)) * 4)
     tracemalloc.start()
-    (payload,) = EventFileReader(str(path))
+    count = sum(1 for _ in EventFileReader(str(path)))
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(payload) == 32 << 20
-    assert peak_bytes < 1 << 20
+    assert count == 4
+    assert peak_bytes < 27 << 20
+
+
+def test_a_file_that_is_cut_while_it_is_read_ends_there(path: Path) -> None:
+    """A writer that cuts its file back takes no reader down: what was handed out stays, the rest is torn or gone."""
+    path.write_bytes(framed(bytes(3 << 20)) * 3)
+    payloads = iter(EventFileReader(str(path)))
+    first = next(payloads)
+    os.truncate(path, 10)
+    assert list(payloads) == []
+    assert bytes(first) == bytes(3 << 20)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list open descriptors")

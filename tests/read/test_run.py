@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from instrument import read
 from instrument.codec import image, scalar, schema, wire
+from instrument.codec import landscape as landscape_codec
 from instrument.codec.lineage import custom_message
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.read.points import Points
-from instrument.read.run import Run
-from instrument.values import Event, Histogram, Item
+from instrument.read.run import Run, Runs
+from instrument.read.run import read as read_run
+from instrument.values import Event, Histogram, Item, LossSurface
 from tests.read.build import SECONDS, framed, item, steps, write, write_lineage
 
 
@@ -307,7 +309,23 @@ def test_landscapes_are_read(tmp_path: Path) -> None:
     message.metadata.unit = "step"
     write(tmp_path, [Event.of(0, 1.0, (Item("landscape", "loss", message.SerializeToString()),))])
 
-    assert read(tmp_path).landscapes("loss")[0].data == message.SerializeToString()
+    assert read(tmp_path).points("landscape", "loss")[0].data == message.SerializeToString()
+
+
+def test_landscapes_are_arrays(tmp_path: Path) -> None:
+    """Those of all tags in the order of recording, each in its last version; one that is damaged is listed as such."""
+
+    def plane(tag: str, size: int) -> Item:
+        axis, z, none = np.linspace(0, 1, size), np.ones((size, size)), np.empty(0)
+        numbers, path = np.empty(0, np.int64), np.empty((0, 2))
+        surface = LossSurface(tag, axis, axis, z, numbers, path, none, none, none, none, none)
+        return Item("landscape", tag, landscape_codec.from_surface(surface))
+
+    items = [plane("b", 3), plane("a", 4), plane("b", 5), Item("landscape", "c", b"\x08\x01")]
+    write(tmp_path, [Event.of(0, float(second), (one,)) for second, one in enumerate(items)])
+    run = read(tmp_path)
+    assert [(one.tag, one.z.shape) for one in run.landscapes] == [("a", (4, 4)), ("b", (5, 5))]
+    assert ["landscape 'c'" in damage.reason for damage in run.damage] == [True]
 
 
 def test_lineage_is_plain_dictionaries(tmp_path: Path) -> None:
@@ -406,7 +424,7 @@ def test_a_path_without_a_run_says_what_is_there(tmp_path: Path) -> None:
         f"no event file in {empty}, nor in the 1 folders below it; give the summary_dir or log_dir of a run"
     )
     with pytest.raises(NoSuchRun) as error:
-        read(tmp_path / "parent")
+        read_run(tmp_path / "parent")
     names = ", ".join(repr(os.path.join(name, "summary")) for name in "abcde")
     assert str(error.value) == (
         f"{tmp_path / 'parent'} holds no event file itself; runs below it: {names} and 2 more; open one of them"
@@ -417,6 +435,17 @@ def test_a_path_without_a_run_says_what_is_there(tmp_path: Path) -> None:
     other.write_bytes(b"x")
     with pytest.raises(NoSuchRun, match=r"model.ckpt is no event file by its name; one is called events\.out\."):
         read(other)
+
+
+def test_a_tree_is_several_runs(tmp_path: Path) -> None:
+    """A directory that holds no event file itself gives the runs below it."""
+    for name in "ab":
+        write(tmp_path / name, steps("scalar", "x", [1], 1.0, start=0.0))
+
+    runs = read(tmp_path)
+
+    assert isinstance(runs, Runs)
+    assert [run.name for run in runs] == ["a", "b"]
 
 
 def test_runs_and_points_print_as_small_tables(tmp_path: Path) -> None:

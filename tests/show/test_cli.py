@@ -24,6 +24,7 @@ from instrument.codec import schema
 from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
 from instrument.values import Event, Gap, Item
+from tests.analyse.files import cpu_window, event_file
 from tests.read.build import SECONDS, framed, item, steps, write, write_lineage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,6 +138,21 @@ def test_ls_gives_a_line_a_run(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lenet[4] == "1 unfinished end"
 
 
+def test_a_profile_is_listed_and_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside a summary or alone: `ls` counts it, and `show` has its file and the command that explains it."""
+    alone = run.parent / "profiled"
+    for directory in (alone, run):
+        event_file(directory, [cpu_window()])
+    assert main(["ls", str(run.parent)]) == 0
+    _, lenet, profiled = lines(capsys)
+    assert lenet[1].endswith("1 graph, 1 profile")
+    assert profiled == ["profiled", "1 profile", "-", "-"]
+    assert main(["show", str(alone)]) == 0
+    shown = capsys.readouterr().out
+    assert "events.out.events.profile." in shown
+    assert shown.endswith(f"instrument profile {alone}\n")
+
+
 def test_ls_of_a_run_lists_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The directory itself is `.`; without one it is the current directory."""
     assert main(["ls", str(run)]) == 0
@@ -157,7 +173,7 @@ def test_ls_without_a_directory_looks_here(
     [
         ("empty", "no event file in {} or in a folder below it"),
         ("missing", "{} does not exist; a directory with runs at or below it is expected"),
-        ("file", "{} is a file; a directory with runs at or below it is expected"),
+        ("file", "{} is no event file by its name"),
     ],
 )
 def test_ls_of_nothing_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str) -> None:
@@ -167,7 +183,10 @@ def test_ls_of_nothing_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
 
     assert main(["ls", str(tmp_path / name)]) == 1
 
-    assert capsys.readouterr() == ("", f"instrument: {sentence.format(tmp_path / name)}\n")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"instrument: {sentence.format(tmp_path / name)}")
+    assert err.count("\n") == 1
 
 
 def test_ls_tells_what_it_passed_over(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +222,7 @@ def test_show_as_json_holds_the_same(run: Path, capsys: pytest.CaptureFixture[st
     """Standard JSON: numbers exact, NaN and the infinities as texts."""
     report = shown_json(capsys, run)
 
-    assert list(report) == ["name", "path", "files", "tags", "lineage", "gaps", "damage"]
+    assert list(report) == ["name", "path", "files", "tags", "has_profile", "lineage", "gaps", "damage"]
     assert (report["name"], report["path"]) == ("lenet", str(run))
     assert [file["bytes"] for file in report["files"]] == [
         (run / file["name"]).stat().st_size for file in report["files"]

@@ -32,6 +32,10 @@ def test_long_names_are_shortened_in_the_middle() -> None:
     """60 columns are kept whole; beyond that both ends remain."""
     assert name("x" * 60) == "x" * 60
     assert name("a" * 2500 + "b" * 2500) == "a" * 28 + "..." + "b" * 28
+    assert name("Gradients/Default/net/" + "long/" * 20 + "conv2/Grad/MatMul-op0", 40) == (
+        "Gradients/.../long/conv2/Grad/MatMul-op0"
+    )
+    assert name("a/" + "b" * 100, 23) == "a/bbbbbbbb...bbbbbbbbbb"
     assert name("\n" * 40) == r"\n" * 14 + "..." + r"\n" * 14
 
 

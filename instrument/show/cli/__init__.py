@@ -21,7 +21,14 @@ from instrument.show.tables import escape
 _VERBS = {
     "ls": "list the runs at or below a directory",
     "show": "show what a run recorded",
+    "scalars": "show the numbers of runs, with their curves",
+    "compare": "compare the numbers and the hyper-parameters of two runs",
+    "lineage": "list runs with their hyper-parameters and metrics, sorted and filtered",
+    "export": "write a run into files of another format",
+    "verify": "check every frame and every value of event files",
+    "repair": "copy what is whole of damaged event files into new ones",
     "profile": "explain where the time of a training goes",
+    "landscape": "show, draw or export the loss landscapes of a run",
 }
 
 

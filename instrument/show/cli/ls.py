@@ -4,45 +4,60 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+from collections.abc import Iterator
 
+from instrument.read.index import Index
 from instrument.read.points import clock
-from instrument.read.run import Run, find_runs
-from instrument.show.describe import extent
-from instrument.show.tables import Cell, escape, name, table
+from instrument.read.run import Run
+from instrument.show import describe, forms
+from instrument.show.runs import runs_at
+from instrument.show.tables import Cell, name, table
+from instrument.values import KINDS, LINEAGE_KINDS
+
+_KINDS = [kind for kind in (*KINDS, "profile") if kind not in LINEAGE_KINDS]
+_LOSSES = ("missing_events", "damaged_places", "unfinished_ends")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", nargs="?", default=".", help="where to look (default: here)")
+    forms.add_forms(parser, "the runs")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    root: str = arguments.directory
-    runs = find_runs(root)
-    for note in runs.notes:
-        print(f"instrument: {escape(note)}", file=sys.stderr)
-    if not runs:
-        print(f"instrument: no event file in {escape(root)} or in a folder below it", file=sys.stderr)
-        return 1
-    rows = []
-    while runs:  # a run keeps what it has read, so each is let go in turn
-        rows.append(_row(runs.pop(0), root))
-    print(table(("RUN", "TAGS", "STEPS", "LAST", "NOTES"), rows))
+    facts = _facts(arguments.directory)
+    if arguments.json:
+        forms.print_json([row for _, row in facts])
+    elif arguments.csv:
+        rows = ({**row, **row["tags"]} for _, row in facts)
+        steps = ("first_step", "last_step", "last_wall_time")
+        forms.print_records(rows, ("run", "path", *_KINDS, *steps, *_LOSSES))
+    else:
+        print(table(("RUN", "TAGS", "STEPS", "LAST", "NOTES"), [_row(one, row) for one, row in facts]))
     return 0
 
 
-def _row(run: Run, root: str) -> list[Cell]:
-    tags = ", ".join(f"{len(tags)} {kind}" for kind, tags in run.tags().items())
-    row: list[Cell] = [name(os.path.relpath(run.path, root)), tags or "-"]
-    reach = extent(run)
-    row += ["-", "-"] if reach is None else [f"{reach[0]}..{reach[1]}", clock(reach[2])]
-    return [*row, _notes(run)]
+def _facts(root: str) -> Iterator[tuple[str, describe.Row]]:
+    """What is missing of each run, in words, and all else."""
+    runs = runs_at(root)
+    index = Index(root, "ls")
+    while runs:  # a run keeps what it has read, so each is let go in turn
+        found = runs.pop(0)
+        kept = index.facts(found)
+        if kept is None:
+            kept = {"losses": describe.losses(found), "row": describe.listed(found, _name(found, root))}
+            index.keep(found, kept)
+        yield kept["losses"], kept["row"]
+    index.save()
 
 
-def _notes(run: Run) -> str:
-    torn = sum(damage.torn for damage in run.damage)
-    damaged = len(run.damage) - torn
-    missing = sum(gap.events for gap in run.gaps)
-    counts = {"missing event": missing, "damaged place": damaged, "unfinished end": torn}
-    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items() if count)
+def _name(found: Run, root: str) -> str:
+    return found.name if os.path.isfile(root) else os.path.relpath(found.path, root)
+
+
+def _row(losses: str, facts: describe.Row) -> list[Cell]:
+    tags = ", ".join(f"{count} {kind}" for kind, count in facts["tags"].items())
+    row: list[Cell] = [name(facts["run"]), tags or "-"]
+    if facts["first_step"] is None:
+        return [*row, "-", "-", losses]
+    return [*row, f"{facts['first_step']}..{facts['last_step']}", clock(facts["last_wall_time"]), losses]

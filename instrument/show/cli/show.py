@@ -1,10 +1,10 @@
-"""`instrument show RUN`: what a run recorded, as tables or as JSON."""
+"""`instrument show RUN`: what a run recorded, as tables, JSON or CSV."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from instrument.read.points import clock
 from instrument.read.run import read
 from instrument.show import describe
+from instrument.show.forms import add_forms, print_json, print_records
 from instrument.show.tables import Cell, escape, name, number, table
 
 #: Columns that are left out where they say nothing: all zero, all empty, or one writer only.
@@ -22,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the directory of a run, or one of its event files")
     parser.add_argument("--tag", help="show every point of this tag")
     parser.add_argument("--superseded", action="store_true", help="with --tag: also points that a restart replaced")
-    parser.add_argument("--json", action="store_true", help="print JSON; NaN and the infinities are texts in it")
+    add_forms(parser, "all of it (CSV: the tags, or the points of the tag)")
     parser.set_defaults(command=run)
 
 
@@ -36,19 +37,29 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         report = describe.points_of(opened, arguments.tag, arguments.superseded)
     if arguments.json:
-        print(json.dumps(describe.plain(report), indent=2, allow_nan=False))
+        print_json(report)
+    elif arguments.csv:
+        _csv(report)
     else:
         print("\n\n".join(_overview(report) if arguments.tag is None else _points(report)))
     return 0
 
 
+def _csv(report: describe.Row) -> None:
+    kinds = report["tags"] if "tags" in report else report["kinds"]
+    rows = [{"kind": kind, **row} for kind, rows in kinds.items() for row in rows]
+    print_records(rows, list(dict.fromkeys(key for row in rows for key in row)) or ["kind"])
+
+
 def _overview(report: describe.Row) -> Iterator[str]:
     yield f"{name(report['name'])} in {escape(report['path'])}"
     yield _section("files", report["files"])
+    if report["has_profile"]:
+        yield f"A profile is there, too: instrument profile {shlex.quote(escape(report['path']))}"
     for kind, rows in report["tags"].items():
         yield _section(kind, rows)
     if report["lineage"]:
-        rows = [{"lineage": key, "value": value} for key, value in _flat(report["lineage"], "")]
+        rows = [{"lineage": key, "value": _leaf(value)} for key, value in describe.flat(report["lineage"])]
         yield _section("", rows)
     yield from _missing(report)
 
@@ -107,13 +118,5 @@ def _cell(value: Any) -> Cell:
     return name(value) if isinstance(value, str) else value
 
 
-def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The leaves of nested dictionaries and lists with the way to each."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}" if path else key)
-    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
-        for index, inner in enumerate(value):
-            yield from _flat(inner, f"{path}[{index}]")
-    else:
-        yield path, number(value) if isinstance(value, float) else str(value)
+def _leaf(value: Any) -> str:
+    return number(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,180 @@
+"""Where everything stands in the payload of an event, with no value decoded; and that of MindSpore's dialect.
+
+Most events of a file are alike: they differ in their time, their step and their numbers only. An outline says which
+bytes those are, so that whoever has many such payloads decodes one of them and takes the rest as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from instrument.codec import event, gap, scalar, trace, wire
+from instrument.errors import CorruptMessage
+from instrument.values import TRACE_KIND
+
+Decode = Callable[[memoryview], Any]
+_TAG = 1
+#: The place of a value takes more memory than a small one does in a file.
+MOST_VALUES = 100_000
+
+
+class Place(NamedTuple):
+    """One value: its encoded form is `payload[start:end]`, and `decode` makes it of those bytes.
+
+    `decode` is None for a plain number, which is a float32 where it has four bytes and a float64 where it has eight.
+    """
+
+    kind: str
+    tag: str
+    start: int
+    end: int
+    decode: Decode | None = None
+
+
+@dataclass
+class Outline:
+    """One payload. The time is at `wall_time_at`, the step's varint at `step_at` (start, end); None where absent.
+
+    `places` are its values, `problems` say why others were left out. `varying` are the spans (start, end) of its
+    numbers, all of them of fixed size. `is_regular` says that all values are plain numbers: payloads that agree with
+    this one everywhere but in `varying`, the time and the step, all steps being of one size, have the same outline.
+    """
+
+    step: int = 0
+    wall_time: float = 0.0
+    wall_time_at: int | None = None
+    step_at: tuple[int, int] | None = None
+    places: list[Place] = field(default_factory=list)
+    varying: list[tuple[int, int]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    is_regular: bool = True
+
+    def take_head(self, data: memoryview, span: wire.Span) -> None:
+        """Take the time (field 1) or the step (field 2), which both dialects have; the last one counts."""
+        if span[0] == 1:
+            start, _ = wire.expect(span, wire.FIXED64)
+            self.wall_time, self.wall_time_at = wire.double_at(data, start), start
+        else:
+            self.step_at = wire.expect(span, wire.VARINT)
+            self.step = wire.signed(wire.read_varint(data, self.step_at[0])[0])
+
+    def number(self, tag: str, start: int, end: int) -> None:
+        """A plain number is there."""
+        self.places.append(Place("scalar", tag, start, end))
+        self.varying.append((start, end))
+
+    def other(self, kind: str, tag: str, start: int, end: int, decode: Decode) -> None:
+        """A value of any other form is there."""
+        self.places.append(Place(kind, tag, start, end, decode))
+        self.is_regular = False
+
+    def each_value(self, data: memoryview, start: int, end: int, take: Callable[[memoryview, int, int], None]) -> None:
+        """Hand the values of a summary to `take`; what is none is a problem, and the others are still taken."""
+        try:
+            for span in wire.spans(data, start, end):
+                if len(self.places) >= MOST_VALUES:
+                    raise CorruptMessage(f"an event holds more than {MOST_VALUES} values; the others are left out")
+                if span[0] == 1:
+                    self._take_value(data, span, take)
+        except CorruptMessage as error:
+            self._problem(error)
+
+    def _take_value(self, data: memoryview, span: wire.Span, take: Callable[[memoryview, int, int], None]) -> None:
+        try:
+            take(data, *wire.expect(span, wire.LENGTH_DELIMITED))
+        except CorruptMessage as error:
+            self._problem(error)
+
+    def _problem(self, error: CorruptMessage) -> None:
+        self.problems.append(str(error))
+        self.is_regular = False
+
+    def with_head(self, data: memoryview) -> Outline:
+        """The same for another payload that agrees with this one."""
+        step = 0 if self.step_at is None else wire.signed(wire.read_varint(data, self.step_at[0])[0])
+        wall_time = 0.0 if self.wall_time_at is None else wire.double_at(data, self.wall_time_at)
+        return replace(self, step=step, wall_time=wall_time)
+
+    def mask(self, length: int) -> bytearray:
+        """The bits of a payload of that length in which those that have this outline agree."""
+        mask = bytearray(b"\xff" * length)
+        for start, end in self.varying:
+            mask[start:end] = bytes(end - start)
+        if self.wall_time_at is not None:
+            mask[self.wall_time_at : self.wall_time_at + 8] = bytes(8)
+        if self.step_at is not None:
+            mask[slice(*self.step_at)] = b"\x80" * (self.step_at[1] - self.step_at[0])
+        return mask
+
+
+def mindspore(data: memoryview) -> Outline:
+    """The outline of an event of MindSpore's dialect.
+
+    Raises:
+        CorruptMessage: the payload is no event.
+    """
+    outline = Outline()
+    for span in wire.spans(data, 0, len(data)):
+        number = span[0]
+        if number in (1, 2):
+            outline.take_head(data, span)
+        elif number == event.SUMMARY:
+            start, end = wire.expect(span, wire.LENGTH_DELIMITED)
+            outline.each_value(data, start, end, lambda *where: _take_value(outline, *where))
+        elif number in _OWN:
+            start, end = wire.expect(span, wire.LENGTH_DELIMITED)
+            kind, tag_of, decode = _OWN[number]
+            outline.other(kind, tag_of(data, start, end), start, end, decode)
+    return outline
+
+
+def _graph_name(data: memoryview, start: int, end: int) -> str:
+    for span in wire.spans(data, start, end):
+        if span[0] == 2:
+            return wire.text_at(data, *wire.expect(span, wire.LENGTH_DELIMITED))
+    return ""
+
+
+def _no_name(_data: memoryview, _start: int, _end: int) -> str:
+    return ""
+
+
+def _decoder(kind: str) -> Decode:
+    return lambda data: event.module(kind).decode(data)
+
+
+#: Fields of an event that are values of their own: kind, where its tag comes from, and what decodes it.
+_OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
+    event.GRAPH: ("graph", _graph_name, _decoder("graph")),
+    event.TRACE: (TRACE_KIND, _no_name, trace.decode),
+    gap.NUMBER: ("gap", _no_name, gap.decode),
+}
+_DECODERS = {kind: _decoder(kind) for kind in event.VALUE_KINDS.values()}
+
+
+def _take_value(outline: Outline, data: memoryview, start: int, end: int) -> None:
+    tag: tuple[int, int] | None = None
+    single: tuple[int, int] | None = None
+    exact: tuple[int, int] | None = None
+    other: tuple[str, int, int] | None = None
+    for span in wire.spans(data, start, end):
+        number = span[0]
+        if number == _TAG:
+            tag = wire.expect(span, wire.LENGTH_DELIMITED)
+        elif number == scalar.NUMBER:
+            single = wire.expect(span, wire.FIXED32)
+        elif number == scalar.EXACT_NUMBER:
+            exact = wire.expect(span, wire.FIXED64)
+        elif number in event.VALUE_KINDS:
+            other = (event.VALUE_KINDS[number], *wire.expect(span, wire.LENGTH_DELIMITED))
+    if tag is None:
+        raise CorruptMessage("a summary value has no tag")
+    if single is not None:
+        outline.number(wire.text_at(data, *tag), *(single if exact is None else exact))
+        if exact is not None:
+            outline.varying.append(single)
+    elif other is not None:
+        kind, first, last = other
+        outline.other(kind, wire.text_at(data, *tag), first, last, _DECODERS[kind])

@@ -1,0 +1,57 @@
+"""TensorBoard's dialect: its numbers and names, for both directions.
+
+`tensorboard_outline` says where the values of an event stand, `tensorboard_values` makes ours of them.
+
+There are two styles. The old one has a field a kind (`simple_value`, `histo`, `image`); the new one has tensors, and
+the metadata of a tag's first value name the plugin that says what they are.
+
+Numbers are those of TensorFlow's event.proto, summary.proto and tensor.proto.
+"""
+
+from __future__ import annotations
+
+from instrument.values import BFLOAT16
+
+VERSION = "brain.Event:2"
+#: What our own files say of their writer (`Event.source_metadata.writer`, in the first event). A file that says so and
+#: lies beside one of MindSpore's dialect holds the same values once more, and is passed over when both are read.
+WRITER = "instrument"
+
+# Event
+WALL_TIME, STEP, FILE_VERSION, GRAPH_DEF, SUMMARY, SOURCE_METADATA = 1, 2, 3, 4, 5, 10
+SOURCE_WRITER = 1
+# Summary, Summary.Value
+VALUE = 1
+TAG, SIMPLE_VALUE, IMAGE, HISTO, AUDIO, TENSOR, METADATA = 1, 2, 4, 5, 6, 8, 9
+# SummaryMetadata, SummaryMetadata.PluginData
+PLUGIN_DATA, DISPLAY_NAME, DESCRIPTION, DATA_CLASS = 1, 2, 3, 4
+PLUGIN_NAME, PLUGIN_CONTENT = 1, 2
+DATA_CLASS_SCALAR, DATA_CLASS_TENSOR, DATA_CLASS_BLOB_SEQUENCE = 1, 2, 3
+# HistogramProto
+HISTO_MIN, HISTO_MAX, HISTO_NUM, HISTO_SUM, HISTO_SUM_SQUARES, BUCKET_LIMIT, BUCKET = 1, 2, 3, 4, 5, 6, 7
+# Summary.Image
+HEIGHT, WIDTH, COLORSPACE, ENCODED_IMAGE = 1, 2, 3, 4
+# TensorProto, TensorShapeProto, TensorShapeProto.Dim
+DTYPE, SHAPE, TENSOR_CONTENT = 1, 2, 4
+FLOAT_VAL, DOUBLE_VAL, INT_VAL, STRING_VAL, INT64_VAL, BOOL_VAL, HALF_VAL = 5, 6, 7, 8, 10, 11, 13
+UINT32_VAL, UINT64_VAL = 16, 17
+DIM, DIM_SIZE = 2, 1
+# GraphDef, NodeDef
+NODE = 1
+NODE_NAME, NODE_OP, NODE_INPUT, NODE_DEVICE, NODE_ATTRIBUTE = 1, 2, 3, 4, 5
+
+SCALARS, IMAGES, HISTOGRAMS, TEXT, HPARAMS = "scalars", "images", "histograms", "text", "hparams"
+#: Tags of hyper-parameters: what they are, their values in this run, and that it ended.
+HPARAMS_EXPERIMENT, HPARAMS_START = "_hparams_/experiment", "_hparams_/session_start_info"
+HPARAMS_END = "_hparams_/session_end_info"
+# HParamsPluginData, SessionStartInfo, google.protobuf.Value
+EXPERIMENT, SESSION_START_INFO, SESSION_END_INFO = 2, 3, 4
+SESSION_HPARAMS = 1
+NUMBER_VALUE, STRING_VALUE, BOOL_VALUE = 2, 3, 4
+
+DT_FLOAT, DT_DOUBLE, DT_STRING = 1, 2, 7
+#: `DataType` by name; `tensor_content` holds their little-endian bytes.
+DTYPE_NUMBERS = {
+    "float32": DT_FLOAT, "float64": DT_DOUBLE, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
+    BFLOAT16: 14, "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
+}  # fmt: skip

@@ -1,0 +1,119 @@
+"""Where everything stands in an event of TensorBoard's dialect.
+
+What a tensor means is said by the metadata of its tag's first value in the file: whoever reads a file hands the names
+of its plugins, by tag, from one event to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from instrument.codec import tensorboard as tb
+from instrument.codec import tensorboard_values as values
+from instrument.codec import wire
+from instrument.codec.outline import Outline
+
+#: Plugin names by tag.
+Plugins = dict[str, str]
+_Span = tuple[int, int]
+
+_OLD: dict[int, tuple[str, Callable[[memoryview], Any]]] = {
+    tb.IMAGE: ("image", values.image),
+    tb.HISTO: ("histogram", values.histogram),
+}
+_BY_PLUGIN: dict[str, tuple[str, Callable[[memoryview], Any]]] = {
+    tb.SCALARS: ("scalar", values.number),
+    tb.IMAGES: ("image", values.image_of_tensor),
+    tb.HISTOGRAMS: ("histogram", values.histogram_of_tensor),
+    tb.TEXT: ("text", values.text),
+}
+
+
+def outline(data: memoryview, plugins: Plugins) -> Outline:
+    """The outline of an event; `plugins` takes up the tags that it is the first to describe.
+
+    Raises:
+        CorruptMessage: the payload is no event.
+    """
+    found = Outline()
+    for span in wire.spans(data, 0, len(data)):
+        number = span[0]
+        if number in (tb.WALL_TIME, tb.STEP):
+            found.take_head(data, span)
+        elif number == tb.SUMMARY:
+            start, end = wire.expect(span, wire.LENGTH_DELIMITED)
+            found.each_value(data, start, end, lambda *where: _take_value(found, plugins, *where))
+        elif number == tb.GRAPH_DEF:
+            found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
+    return found
+
+
+def source_writer(data: memoryview) -> str:
+    """Who wrote the file that begins with this event, empty where it does not say."""
+    for field in wire.fields(data):
+        if field[0] == tb.SOURCE_METADATA:
+            for inner in wire.fields(wire.as_bytes(field)):
+                if inner[0] == tb.SOURCE_WRITER:
+                    return wire.as_text(inner)
+    return ""
+
+
+def _take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
+    parts: dict[int, _Span] = {}
+    for span in wire.spans(data, start, end):
+        if span[0] in _WIRE_TYPES:
+            parts[span[0]] = wire.expect(span, _WIRE_TYPES[span[0]])
+    tag = wire.text_at(data, *parts[tb.TAG]) if tb.TAG in parts else ""
+    if tb.METADATA in parts:
+        _note_plugin(found, plugins, tag, data, parts[tb.METADATA])
+    if tb.SIMPLE_VALUE in parts:
+        found.number(tag, *parts[tb.SIMPLE_VALUE])
+    elif tb.TENSOR in parts:
+        _take_tensor(found, plugins.get(tag, ""), tag, data, parts[tb.TENSOR])
+    for number, (kind, decode) in _OLD.items():
+        if number in parts:
+            found.other(kind, tag, *parts[number], decode)
+
+
+_WIRE_TYPES = dict.fromkeys((tb.TAG, *_OLD, tb.TENSOR, tb.METADATA), wire.LENGTH_DELIMITED)
+_WIRE_TYPES[tb.SIMPLE_VALUE] = wire.FIXED32
+
+
+def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, where: _Span) -> None:
+    for span in wire.spans(data, *where):
+        if span[0] == tb.PLUGIN_DATA:
+            start, end = wire.expect(span, wire.LENGTH_DELIMITED)
+            for inner in wire.spans(data, start, end):
+                if inner[0] == tb.PLUGIN_NAME:
+                    plugins.setdefault(tag, wire.text_at(data, *wire.expect(inner, wire.LENGTH_DELIMITED)))
+                elif inner[0] == tb.PLUGIN_CONTENT and tag == tb.HPARAMS_START:
+                    found.other("hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), values.hparams)
+
+
+def _take_tensor(found: Outline, plugin: str, tag: str, data: memoryview, where: _Span) -> None:
+    dtype, dims, contents = 0, 0, []
+    for span in wire.spans(data, *where):
+        if span[0] == tb.DTYPE:
+            dtype = wire.read_varint(data, wire.expect(span, wire.VARINT)[0])[0]
+        elif span[0] == tb.SHAPE:
+            dims = span[3] - span[2]
+        elif span[1] != wire.VARINT:
+            contents.append(span)
+    if plugin == tb.HPARAMS:
+        return
+    if plugin == tb.SCALARS and dims == 0 and len(contents) == 1 and _is_number(dtype, contents[0]):
+        found.number(tag, contents[0][2], contents[0][3])
+        return
+    kind, decode = _BY_PLUGIN.get(plugin, ("text", values.text) if dtype == tb.DT_STRING else ("tensor", values.tensor))
+    if kind == "scalar" and dims:  # of another shape, whatever the plugin says
+        kind, decode = "tensor", values.tensor
+    found.other(kind, tag, *where, decode)
+
+
+def _is_number(dtype: int, content: wire.Span) -> bool:
+    """Whether a field of a tensor is one float or one double, as the type says."""
+    number, _, start, end = content
+    if number == tb.TENSOR_CONTENT or (number, dtype) in ((tb.FLOAT_VAL, tb.DT_FLOAT), (tb.DOUBLE_VAL, tb.DT_DOUBLE)):
+        return end - start == {tb.DT_FLOAT: 4, tb.DT_DOUBLE: 8}.get(dtype)
+    return False

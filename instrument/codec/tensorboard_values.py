@@ -1,0 +1,244 @@
+"""Values of TensorBoard's dialect as ours. Each function raises `CorruptMessage` for bytes that are no such value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.codec import tensorboard as tb
+from instrument.codec import wire
+from instrument.errors import CorruptMessage
+from instrument.values import BFLOAT16, Graph, Histogram, Image, Tensor, Text
+
+_MAX_DIMS = 32
+_MOST_REPEATED = 1 << 20
+_DTYPE_NAMES = {number: name for name, number in tb.DTYPE_NUMBERS.items()}
+_PNG = b"\x89PNG\r\n\x1a\n"
+#: Fields of a tensor that hold its elements one by one: what a packed one is made of, None for varints.
+_ELEMENTS: dict[int, str | None] = {
+    tb.FLOAT_VAL: "<f4", tb.DOUBLE_VAL: "<f8",
+    tb.INT_VAL: None, tb.INT64_VAL: None, tb.BOOL_VAL: None, tb.HALF_VAL: None, tb.UINT32_VAL: None,
+    tb.UINT64_VAL: None,
+}  # fmt: skip
+
+
+def image(data: memoryview) -> Image:
+    """Of a `Summary.Image`."""
+    numbers = {tb.HEIGHT: 0, tb.WIDTH: 0, tb.COLORSPACE: 0}
+    encoded: bytes | None = None
+    for field in wire.fields(data):
+        if field[0] in numbers:
+            numbers[field[0]] = wire.as_int(field)
+        elif field[0] == tb.ENCODED_IMAGE:
+            encoded = bytes(wire.as_bytes(field))
+    if encoded is None:
+        raise CorruptMessage("an image has no encoded bytes")
+    return Image(encoded, numbers[tb.HEIGHT], numbers[tb.WIDTH], numbers[tb.COLORSPACE])
+
+
+def histogram(data: memoryview) -> Histogram:
+    """Of a `HistogramProto`, whose outer buckets reach to infinity, and here to the smallest and largest value."""
+    doubles = dict.fromkeys(range(tb.HISTO_MIN, tb.HISTO_SUM_SQUARES + 1), 0.0)
+    columns: dict[int, list[memoryview]] = {tb.BUCKET_LIMIT: [], tb.BUCKET: []}
+    for field in wire.fields(data):
+        if field[0] in doubles:
+            doubles[field[0]] = wire.as_double(field)
+        elif field[0] in columns and not isinstance(field[2], int):
+            columns[field[0]].append(field[2])
+    limits, counts = (_numbers(b"".join(parts), "<f8") for parts in columns.values())
+    if limits.size != counts.size:
+        raise CorruptMessage(f"a histogram has {limits.size} bucket limits and {counts.size} counts")
+    low, high = doubles[tb.HISTO_MIN], doubles[tb.HISTO_MAX]
+    with np.errstate(all="ignore"):
+        edges = np.clip(np.concatenate([[-math.inf], limits]), low, high)
+    return _histogram(edges[:-1], edges[1:], counts, doubles[tb.HISTO_SUM], (low, high))
+
+
+def histogram_of_tensor(data: memoryview) -> Histogram:
+    """Of a tensor of rows of left edge, right edge and count."""
+    array = tensor(data).array
+    if array.ndim != 2 or array.shape[1] != 3:
+        raise CorruptMessage(f"a histogram is a tensor of shape {array.shape}; expected is (buckets, 3)")
+    left, right, counts = array.astype(np.float64).T
+    extent = (float(left[0]), float(right[-1])) if counts.any() else (math.nan, math.nan)
+    return _histogram(left, right, counts, math.nan, extent)
+
+
+@np.errstate(all="ignore")
+def _histogram(
+    left: NDArray[Any], right: NDArray[Any], counts: NDArray[Any], total: float, extent: tuple[float, float]
+) -> Histogram:
+    if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() < 2.0**62):
+        raise CorruptMessage("a bucket's count is no number of values")
+    whole = np.rint(counts).astype(np.int64)
+    width = np.maximum(right - left, 0.0)
+    return Histogram(left.astype(np.float64), width, whole, int(whole.sum()), *extent, total)
+
+
+def image_of_tensor(data: memoryview) -> Image:
+    """Of a tensor of strings: width, height, and a picture for each element of a batch, of which the first is given."""
+    strings = _strings(data)[0]
+    try:
+        width, height, picture = int(strings[0]), int(strings[1]), strings[2]
+    except (IndexError, ValueError) as error:
+        raise CorruptMessage(
+            f"an image is a tensor of {len(strings)} strings; expected are width, height, file"
+        ) from error
+    return Image(picture, height, width, _channels(picture))
+
+
+def _channels(picture: bytes) -> int:
+    """The channels that the header of a PNG file names; 3 for any other."""
+    if picture[:8] == _PNG and len(picture) > 25:
+        return {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}.get(picture[25], 3)
+    return 3
+
+
+def text(data: memoryview) -> Text:
+    """Of a tensor of strings; bytes that are not UTF-8 become surrogates."""
+    strings, shape = _strings(data)
+    array = np.empty(len(strings), object)
+    array[:] = [one.decode("utf-8", "surrogateescape") for one in strings]
+    return Text(array.reshape(_checked(shape, len(strings))))
+
+
+def _strings(data: memoryview) -> tuple[list[bytes], list[int]]:
+    strings, shape = [], []
+    for field in wire.fields(data):
+        if field[0] == tb.STRING_VAL:
+            strings.append(bytes(wire.as_bytes(field)))
+        elif field[0] == tb.SHAPE:
+            shape = _shape(field)
+    return strings, shape
+
+
+def number(data: memoryview) -> float:
+    """Of a tensor of one element."""
+    array = tensor(data).array
+    if array.size != 1:
+        raise CorruptMessage(f"a scalar is a tensor of shape {array.shape}")
+    return float(array.reshape(-1)[0])
+
+
+def tensor(data: memoryview) -> Tensor:
+    """Of a `TensorProto` of any numeric type; the array may be a read-only view of `data`.
+
+    One element may stand for all of a larger shape, within reason: a few bytes must not become gigabytes.
+    """
+    dtype_number, shape, content = 0, [0][:0], memoryview(b"")
+    elements: list[NDArray[Any]] = []
+    for field in wire.fields(data):
+        if field[0] == tb.DTYPE:
+            dtype_number = wire.as_int(field)
+        elif field[0] == tb.SHAPE:
+            shape = _shape(field)
+        elif field[0] == tb.TENSOR_CONTENT:
+            content = wire.as_bytes(field)
+        elif field[0] in _ELEMENTS:
+            elements.append(_elements(field, _ELEMENTS[field[0]]))
+    name = _DTYPE_NAMES.get(dtype_number)
+    if name is None:
+        raise CorruptMessage(
+            f"a tensor has the data type {dtype_number}, which is none of {', '.join(tb.DTYPE_NUMBERS)}"
+        )
+    flat = _typed(name, content, elements)
+    if flat.size == 1 and len(shape) <= _MAX_DIMS and 1 < math.prod(shape) <= _MOST_REPEATED:
+        return Tensor(np.full(_checked(shape, math.prod(shape)), flat[0]), name)
+    return Tensor(flat.reshape(_checked(shape, flat.size)), name)
+
+
+def _typed(name: str, content: memoryview, elements: list[NDArray[Any]]) -> NDArray[Any]:
+    """The elements in the type that stands for the one named."""
+    stored = "uint16" if name == BFLOAT16 else name
+    if len(content):
+        flat = _numbers(content, np.dtype(stored).newbyteorder("<"))
+    else:
+        found = np.concatenate(elements) if elements else np.empty(0, np.float32)
+        is_bits = name in ("float16", BFLOAT16)  # as integers
+        flat = found.astype(np.uint16).view(stored) if is_bits else found.astype(stored)
+    if name == BFLOAT16:
+        return (flat.astype(np.uint32) << 16).view(np.float32)
+    return flat.astype(stored, copy=False)
+
+
+def _elements(field: wire.Field, packed: str | None) -> NDArray[Any]:
+    number, wire_type, content = field
+    if isinstance(content, int):
+        return np.array([wire.signed(content)], np.int64)
+    if packed is not None:
+        return _numbers(content, packed)
+    if wire_type != wire.LENGTH_DELIMITED:
+        raise CorruptMessage(f"field {number} has wire type {wire_type} where numbers are expected")
+    found, offset = [], 0
+    while offset < len(content):
+        value, offset = wire.read_varint(content, offset)
+        found.append(value)
+    return np.array(found, np.uint64).view(np.int64)
+
+
+def _numbers(data: memoryview | bytes, dtype: Any) -> NDArray[Any]:
+    if len(data) % np.dtype(dtype).itemsize:
+        raise CorruptMessage(f"{len(data)} bytes are no whole number of {np.dtype(dtype).name} values")
+    return np.frombuffer(data, dtype)
+
+
+def _shape(field: wire.Field) -> list[int]:
+    shape = []
+    for dim in wire.fields(wire.as_bytes(field)):
+        if dim[0] == tb.DIM:
+            sizes = [wire.as_int(inner) for inner in wire.fields(wire.as_bytes(dim)) if inner[0] == tb.DIM_SIZE]
+            shape.append(sizes[-1] if sizes else 0)
+    return shape
+
+
+def _checked(shape: list[int], elements: int) -> list[int]:
+    if len(shape) > _MAX_DIMS or any(extent < 0 for extent in shape) or math.prod(shape) != elements:
+        raise CorruptMessage(f"a tensor of dims {tuple(shape[:8])} holds {elements} elements")
+    return shape
+
+
+def graph(data: memoryview) -> Graph:
+    """A `GraphDef` as the message that MindSpore has for graphs: its nodes with name, type, scope and inputs."""
+    pieces = [wire.delimited(1, _node(wire.as_bytes(field))) for field in wire.fields(data) if field[0] == tb.NODE]
+    return Graph(b"".join(pieces))
+
+
+def _node(data: memoryview) -> bytes:
+    texts = {tb.NODE_NAME: b"", tb.NODE_OP: b""}
+    inputs = []
+    for field in wire.fields(data):
+        if field[0] in texts:
+            texts[field[0]] = bytes(wire.as_bytes(field))
+        elif field[0] == tb.NODE_INPUT:
+            inputs.append(wire.delimited(1, wire.delimited(1, wire.as_bytes(field))))
+    scope = texts[tb.NODE_NAME].rpartition(b"/")[0]
+    named = [texts[tb.NODE_NAME], texts[tb.NODE_OP], scope]
+    return b"".join(inputs + [wire.delimited(2 + index, one) for index, one in enumerate(named)])
+
+
+def hparams(data: memoryview) -> dict[str, Any]:
+    """The hyper-parameters of a run, out of a `HParamsPluginData` with a session's start."""
+    found: dict[str, Any] = {}
+    for field in wire.fields(data):
+        if field[0] == tb.SESSION_START_INFO:
+            for inner in wire.fields(wire.as_bytes(field)):
+                if inner[0] == tb.SESSION_HPARAMS:
+                    entry = {one[0]: wire.as_bytes(one) for one in wire.fields(wire.as_bytes(inner))}
+                    name = str(entry.get(1, memoryview(b"")), "utf-8", "surrogateescape")
+                    found[name] = _value(entry.get(2, memoryview(b"")))
+    return found
+
+
+def _value(data: memoryview) -> Any:
+    """Of a `google.protobuf.Value`."""
+    for field in wire.fields(data):
+        if field[0] == tb.NUMBER_VALUE:
+            return wire.as_double(field)
+        if field[0] == tb.STRING_VALUE:
+            return wire.as_text(field)
+        if field[0] == tb.BOOL_VALUE:
+            return bool(wire.as_int(field))
+    return None

@@ -1,0 +1,290 @@
+"""The whole and right frames of a file, a block of them at a time, and a word for each place that holds none.
+
+A block is what a window of the file holds. Its frames are found by following their lengths; both checksums of each are
+checked, for frames of one length together. Nothing in a file is believed before its checksum held, and no memory is
+taken for what is not there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.eventfile import crcs, frame
+from instrument.eventfile.access import OpenFile
+from instrument.eventfile.search import Search
+
+WINDOW_BYTES = 1 << 20
+#: Behind damage the window is small at first, as more damage may follow.
+_FIRST_WINDOW_BYTES = 16 << 10
+#: As many places of damage of one file are told one by one.
+MOST_PLACES = 10_000
+
+WRONG_LENGTH = "the checksum of the length is wrong"
+WRONG_PAYLOAD = "the checksum of the payload is wrong"
+UNFINISHED = "the file ends inside a frame"
+TOO_LONG = "the frame's length reaches past valid frames"
+
+_LENGTH = struct.Struct("<Q")
+#: So many equal lengths in a row are a reason to compare the next ones all at once.
+_ALIKE = 64
+#: Payloads above this size are not gathered into a matrix.
+_LONG_BYTES = 4096
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """`bytes_skipped` bytes at `offset` of `path` hold no valid frame. `torn` is True for an unfinished last frame."""
+
+    path: str
+    offset: int
+    bytes_skipped: int
+    reason: str
+    torn: bool
+
+
+@dataclass
+class Group:
+    """Frames of a block whose payloads are of one length: these begin at `starts` of the block's data, ascending.
+
+    In memory the first one stands at `origin` of `buffer`, and the others each `stride` bytes behind the one before.
+    """
+
+    length: int
+    starts: Indices
+    buffer: memoryview
+    origin: int
+    stride: int
+
+    @classmethod
+    def gather(cls, data: memoryview, starts: Indices, length: int) -> Group:
+        """The payloads at `starts` of `data`; a view where they follow each other directly."""
+        stride = frame.OVERHEAD_BYTES + length
+        if int(starts[-1] - starts[0]) == (starts.size - 1) * stride:
+            return cls(length, starts, data, int(starts[0]), stride)
+        everywhere: NDArray[np.uint8] = np.ndarray((len(data) - length + 1, length), np.uint8, data, 0, (1, 1))
+        return cls(length, starts, everywhere[starts].data, 0, length)
+
+    @property
+    def rows(self) -> NDArray[np.uint8]:
+        """The bytes of the payloads, one a row."""
+        shape = (self.starts.size, self.length)
+        return np.ndarray(shape, np.uint8, self.buffer, self.origin, (self.stride, 1))
+
+    def column(self, at: int, dtype: str) -> NDArray[Any]:
+        """What stands at byte `at` of each payload, as a view."""
+        return np.ndarray((self.starts.size,), dtype, self.buffer, self.origin + at, (self.stride,))
+
+    def only(self, mask: NDArray[np.bool_]) -> Group:
+        """Those of the frames."""
+        if mask.all():
+            return self
+        return Group(self.length, self.starts[mask], self.rows[mask].data, 0, self.length)
+
+
+@dataclass
+class Block:
+    """Payloads in `data`, which is valid until the next block is asked for; `base` is where it begins in the file.
+
+    The groups are in the order of their first frames.
+    """
+
+    data: memoryview
+    base: int
+    groups: list[Group]
+
+
+class BlockReader:
+    """Iterate the blocks of the file at `path` from the byte `start` on, or of its part before `stop`.
+
+    Meanwhile `damage` lists what was passed over, in file order, and `end` is where reading would go on if the file
+    grew: behind the last frame, before what may still become one.
+
+    Raises, when it is iterated:
+        OSError: the file cannot be read.
+    """
+
+    def __init__(self, path: str, start: int = 0, stop: int | None = None) -> None:
+        self.path = path
+        self.start = start
+        self.stop = stop
+        self.end = start
+        self.damage: list[Damage] = []
+        #: Device and inode of the file that was read.
+        self.identity: tuple[int, int] | None = None
+
+    def __iter__(self) -> Iterator[Block]:
+        self.damage, self.end = [], self.start
+        with OpenFile(self.path) as file:
+            self.identity = file.identity
+            size_bytes = file.size_bytes if self.stop is None else min(self.stop, file.size_bytes)
+            yield from _Pass(self, file, size_bytes).blocks()
+
+    def add(self, offset: int, bytes_skipped: int, reason: str, torn: bool = False) -> None:
+        """Note damage; beyond a number of places the last one grows instead."""
+        if len(self.damage) >= MOST_PLACES and not torn:
+            last = self.damage.pop()
+            offset, bytes_skipped = last.offset, offset + bytes_skipped - last.offset
+            reason = "more places than are told one by one lie between valid frames"
+        self.damage.append(Damage(self.path, offset, bytes_skipped, reason, torn))
+
+
+class _Pass:
+    """One way through a file."""
+
+    def __init__(self, reader: BlockReader, file: OpenFile, size_bytes: int) -> None:
+        self._reader = reader
+        self._file = file
+        self._size_bytes = size_bytes
+        self._search = Search(file, size_bytes)
+        self._window_bytes = WINDOW_BYTES
+        self._buffer = bytearray()
+
+    def blocks(self) -> Iterator[Block]:
+        offset = self._reader.start
+        while offset < self._size_bytes:
+            data = self._window(offset)
+            starts, lengths, following = _walk(data)
+            if not starts.size:
+                offset = self._skip(offset)
+                self._window_bytes = _FIRST_WINDOW_BYTES
+                continue
+            groups, bad = _checked(data, starts + frame.HEADER.size, lengths)
+            base, offset = offset, offset + following
+            if bad.size:
+                offset = self._note_payloads(base, bad, lengths, offset)
+            self._window_bytes = min(2 * self._window_bytes, WINDOW_BYTES)
+            if groups:
+                yield Block(data, base, groups)
+        self._reader.end = self._settled()
+
+    def _window(self, offset: int) -> memoryview:
+        """The bytes from `offset` on: a window, or the whole of a larger frame."""
+        wanted = min(self._window_bytes, self._size_bytes - offset)
+        length = self._search.length(offset)
+        if length is not None and wanted < frame.OVERHEAD_BYTES + length <= self._size_bytes - offset:
+            wanted = frame.OVERHEAD_BYTES + length
+        if len(self._buffer) < wanted:
+            self._buffer = bytearray(wanted)
+        view = memoryview(self._buffer)[:wanted]
+        filled = self._file.fill(view, offset)
+        if filled < wanted:  # it was cut meanwhile
+            self._size_bytes = offset + filled
+            self._search = Search(self._file, self._size_bytes)
+        return view[:filled]
+
+    def _skip(self, offset: int) -> int:
+        """Note what stands at `offset` and does not begin a whole frame; where to read on."""
+        is_whole = self._size_bytes - offset >= frame.HEADER.size
+        has_length = is_whole and self._search.length(offset) is not None
+        following = self._search.find(offset + 1)
+        if is_whole and not has_length:
+            self._reader.add(offset, following - offset, WRONG_LENGTH)
+            return following
+        # A frame that runs past the end is an unfinished write, unless whole frames stand behind its start.
+        is_torn = following == self._size_bytes
+        self._reader.add(offset, following - offset, UNFINISHED if is_torn else TOO_LONG, is_torn)
+        return following
+
+    def _note_payloads(self, base: int, bad: Indices, lengths: Indices, following: int) -> int:
+        """Note frames with wrong payloads, by (index, start of the payload); where to read on."""
+        for index, start in bad.tolist():
+            offset = base + start - frame.HEADER.size
+            end = offset + frame.OVERHEAD_BYTES + int(lengths[index])
+            if index == len(lengths) - 1:  # the frames before it are followed by a header, as `resume` demands
+                end = following = self._search.resume(offset)
+            self._reader.add(offset, end - offset, WRONG_PAYLOAD)
+        return following
+
+    def _settled(self) -> int:
+        """Where the damage begins that reaches to the end of the file; the end where there is none."""
+        end = self._size_bytes
+        for one in reversed(self._reader.damage):
+            if one.offset + one.bytes_skipped != end:
+                break
+            end = one.offset
+        return max(end, self._reader.start)
+
+
+def _walk(data: memoryview) -> tuple[Indices, Indices, int]:
+    """Where whole frames with right headers begin, the lengths of their payloads, and where the last of them ends."""
+    pieces: list[Indices] = []
+    single: list[int] = []
+    size, offset, previous, alike = len(data), 0, -1, 0
+    unpack_from = _LENGTH.unpack_from
+    while offset + frame.OVERHEAD_BYTES <= size:
+        (length,) = unpack_from(data, offset)
+        following = offset + frame.OVERHEAD_BYTES + length
+        if following > size:
+            break
+        single.append(offset)
+        offset = following
+        if length != previous:
+            previous, alike = length, 0
+            continue
+        alike += 1
+        if alike % _ALIKE == 0:
+            run = _run(data, offset, length)
+            pieces += [np.array(single, np.int64), run]
+            single = []
+            offset += run.size * (frame.OVERHEAD_BYTES + length)
+    starts = np.concatenate([*pieces, np.array(single, np.int64)])
+    return _with_headers(data, starts, offset)
+
+
+def _run(data: memoryview, offset: int, length: int) -> Indices:
+    """The starts of the frames from `offset` on that are of this length."""
+    stride = frame.OVERHEAD_BYTES + length
+    count = (len(data) - offset) // stride
+    if count <= 0:
+        return np.empty(0, np.int64)
+    lengths: NDArray[np.uint64] = np.ndarray((count,), "<u8", data, offset, (stride,))
+    other = np.flatnonzero(lengths != length)
+    count = int(other[0]) if other.size else count
+    return np.arange(offset, offset + count * stride, stride, dtype=np.int64)
+
+
+def _with_headers(data: memoryview, starts: Indices, end: int) -> tuple[Indices, Indices, int]:
+    """The frames before the first whose header has a wrong checksum."""
+    if not starts.size:
+        return starts, starts, end
+    count = len(data) - frame.HEADER.size + 1
+    lengths = np.ndarray((count,), "<u8", data, 0, (1,))[starts]
+    checksums = np.ndarray((count,), "<u4", data, _LENGTH.size, (1,))[starts]
+    wrong = np.flatnonzero(crcs.of_lengths(lengths) != checksums)
+    if wrong.size:
+        end = int(starts[wrong[0]])
+        starts, lengths = starts[: wrong[0]], lengths[: wrong[0]]
+    return starts, lengths.astype(np.int64), end
+
+
+def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[Group], Indices]:
+    """The frames whose payloads are right, and (index, start) of those that are not, ascending."""
+    groups, bad = [], [np.empty((0, 2), np.int64)]
+    for index in _by_length(lengths):
+        group = Group.gather(data, starts[index], int(lengths[index[0]]))
+        found = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[group.starts + group.length]
+        is_right = crcs.masked(crcs.of_strings(data, group.starts, group.rows)) == found
+        bad.append(np.stack([index, group.starts], axis=1)[~is_right])
+        if is_right.any():
+            groups.append(group.only(is_right))
+    groups.sort(key=lambda group: int(group.starts[0]))
+    wrong = np.concatenate(bad)
+    return groups, wrong[np.argsort(wrong[:, 0])]
+
+
+def _by_length(lengths: Indices) -> list[Indices]:
+    """The indices of equal lengths; long payloads each for themselves, so that none is copied."""
+    if (lengths == lengths[0]).all() and lengths[0] <= _LONG_BYTES:
+        return [np.arange(lengths.size)]
+    order = np.argsort(np.minimum(lengths, _LONG_BYTES + 1).astype(np.uint16), kind="stable")
+    in_order = lengths[order]
+    is_first = np.append(True, (in_order[1:] != in_order[:-1]) | (in_order[1:] > _LONG_BYTES))
+    return np.split(order, np.flatnonzero(is_first)[1:])

@@ -1,0 +1,110 @@
+"""Look for the next whole and valid frame behind damage.
+
+A place is worth a closer look where eight bytes, taken as a length, have the checksum that follows and fit into what is
+left of the file. Hostile files hold thousands of such places with lengths up to their end: the checksums of long
+payloads are computed from those of the file's beginnings, of which one every few kilobytes is kept, so that no byte is
+read for each of them. The part that is searched at once begins small and doubles: many places of damage close to each
+other cost no more than one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from instrument.eventfile import crcs, frame
+from instrument.eventfile.access import OpenFile
+from instrument.eventfile.crc import mask
+
+_FIRST_BYTES, _MOST_BYTES = 4 << 10, 1 << 20
+_MARK_BYTES = 4 << 10
+#: Payloads up to this size are simply read.
+_SHORT_BYTES = 64 << 10
+
+
+class Search:
+    """Finds frames in the first `size_bytes` of a file."""
+
+    def __init__(self, file: OpenFile, size_bytes: int) -> None:
+        self._file = file
+        self._size_bytes = size_bytes
+        #: Where the marks begin, and the checksum of what stands between there and each of them.
+        self._origin = 0
+        self._marks: list[int] = []
+
+    def find(self, offset: int) -> int:
+        """The offset of the first whole and valid frame at or behind `offset`; the file's size if there is none."""
+        last = self._size_bytes - frame.OVERHEAD_BYTES
+        part_bytes = _FIRST_BYTES
+        while offset <= last:
+            stop = min(offset + part_bytes, last + 1)
+            for candidate, length in self._headers(offset, stop):
+                if self._is_valid(candidate, length):
+                    return candidate
+            offset = stop
+            part_bytes = min(2 * part_bytes, _MOST_BYTES)
+        return self._size_bytes
+
+    def resume(self, offset: int) -> int:
+        """Where to read on behind the damaged frame at `offset`; the size of the file if no frame follows.
+
+        That is its own end where its length holds and leads to another header or to the end: a payload may itself hold
+        frames (a recorded file), which are not this file's. Otherwise it is the next valid frame.
+        """
+        length = self.length(offset)
+        if length is not None:
+            end = offset + frame.OVERHEAD_BYTES + length
+            rest = self._size_bytes - end
+            if 0 <= rest < frame.HEADER.size or (rest >= frame.HEADER.size and self.length(end) is not None):
+                return end
+        return self.find(offset + 1)
+
+    def length(self, offset: int) -> int | None:
+        """The payload length in the header at `offset`; None if there is none, or with a wrong checksum."""
+        header = self._file.read(offset, min(frame.HEADER.size, self._size_bytes - offset))
+        return frame.length_at(header, 0) if len(header) == frame.HEADER.size else None
+
+    def _headers(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The offsets in [start, stop) where a length stands that has its checksum and fits into the rest; and it."""
+        data = np.frombuffer(self._file.read(start, stop - start + frame.HEADER.size - 1), np.uint8)
+        count = data.size - frame.HEADER.size + 1
+        if count <= 0:
+            return []
+        lengths: NDArray[np.uint64] = np.ndarray((count,), "<u8", data, 0, (1,))
+        checksums: NDArray[np.uint32] = np.ndarray((count,), "<u4", data, 8, (1,))
+        rest = self._size_bytes - frame.OVERHEAD_BYTES - np.arange(start, start + count, dtype=np.uint64)
+        # Blocks of zeros are common damage; a length of zero is only plausible beside its checksum.
+        fits = (lengths <= rest) & ((lengths != 0) | (checksums == frame.CRC_OF_ZERO_LENGTH))
+        indices = np.flatnonzero(fits)
+        rows = data[indices[:, None] + np.arange(8)]
+        right = indices[crcs.masked(crcs.of_rows_of_eight(rows)) == checksums[indices]]
+        return [(start + index, int(lengths[index])) for index in right.tolist()]
+
+    def _is_valid(self, offset: int, length: int) -> bool:
+        start = offset + frame.HEADER.size
+        footer = self._file.read(start + length, frame.FOOTER.size)
+        if len(footer) < frame.FOOTER.size:
+            return False
+        if length <= _SHORT_BYTES:
+            crc = crc32c(self._file.read(start, length))
+        else:
+            crc = crcs.of_part(self._crc_before(start), self._crc_before(start + length), length)
+        return bool(mask(crc) == frame.FOOTER.unpack(footer)[0])
+
+    def _crc_before(self, offset: int) -> int:
+        """The checksum of what stands between the first place that was asked for and `offset`."""
+        if not self._marks or offset < self._origin:
+            self._origin, self._marks = offset, [0]
+        index = (offset - self._origin) // _MARK_BYTES
+        while len(self._marks) <= index:
+            self._add_marks()
+        mark = self._origin + index * _MARK_BYTES
+        return crc32c(self._file.read(mark, offset - mark), self._marks[index])
+
+    def _add_marks(self) -> None:
+        data = self._file.read(self._origin + (len(self._marks) - 1) * _MARK_BYTES, _MOST_BYTES)
+        crc = self._marks[-1]
+        for start in range(0, _MOST_BYTES, _MARK_BYTES):
+            crc = crc32c(data[start : start + _MARK_BYTES], crc)
+            self._marks.append(crc)

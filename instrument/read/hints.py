@@ -1,0 +1,43 @@
+"""What to say where there is no such run or tag: what there is instead."""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+from instrument.read import folders
+from instrument.read.points import quoted
+
+_NAMED_AT_MOST = 5
+_COMPARED_CHARACTERS = 200
+#: The search that only serves an error message ends here.
+_SEARCHED_FOLDERS = 2000
+
+
+def no_event_file(directory: str) -> str:
+    """Why `read` cannot open a directory, and what to do."""
+    found = folders.find(directory, _SEARCHED_FOLDERS)
+    if found.folders:
+        below = [os.path.relpath(folder, directory) for folder in found.folders]
+        return f"{directory} holds no event file itself; runs below it: {listed(below)}; open one of them"
+    notes = f" ({'; '.join(found.notes)})" if found.notes else ""
+    return (
+        f"no event file in {directory}, nor in the {found.scanned - 1} folders below it{notes}; "
+        "give the summary_dir or log_dir of a run"
+    )
+
+
+def nearest(tag: str, tags: list[str]) -> str:
+    """Which of the tags come near to one that is not there."""
+    # Comparing takes the square of the length: names of thousands of characters would take minutes.
+    short = [known for known in tags if len(known) <= _COMPARED_CHARACTERS]
+    near = difflib.get_close_matches(tag[:_COMPARED_CHARACTERS], short, _NAMED_AT_MOST, 0.5)
+    if not near:
+        return f"it has {listed(tags) or 'none at all'}"
+    return f"the nearest {'are' if len(near) > 1 else 'is'} {listed(near)}"
+
+
+def listed(tags: list[str]) -> str:
+    """The first few, and how many more there are."""
+    shown = ", ".join(map(quoted, tags[:_NAMED_AT_MOST]))
+    return shown if len(tags) <= _NAMED_AT_MOST else f"{shown} and {len(tags) - _NAMED_AT_MOST} more"

@@ -1,0 +1,197 @@
+"""`instrument landscape RUN`: the loss landscapes of a run, in words, as a picture, or for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from instrument.errors import NoSuchRun
+from instrument.read.run import Run, read
+from instrument.show import export, landscapes, page, plot
+from instrument.show.forms import print_json
+from instrument.show.surface import SCALES, Drawing, Scale, check
+from instrument.show.tables import escape, name, table
+from instrument.values import LossSurface
+
+_EXPORTS: dict[str, Callable[[LossSurface], bytes]] = {
+    ".vtp": export.to_vtp,
+    ".csv": export.to_csv,
+    ".npz": export.to_npz,
+}
+_PICTURES = (".png", ".svg", ".pdf")
+_PAGE = ".html"
+_LOSS = "loss"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the directory of a run, or one of its event files")
+    what = "write a picture (.png, .svg, .pdf), a page (.html), or the values (.csv, .npz, .vtp for ParaView)"
+    parser.add_argument("-o", "--output", metavar="OUT", help=what)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--index", type=int, metavar="N", help="which landscape, from 0; -1 is the last")
+    which.add_argument("--interval", metavar="A..B", help="the one of the checkpoints from A to B, or of A,B,C,...")
+    parser.add_argument("--metric", metavar="NAME", help="in pictures and pages, draw this metric instead of the loss")
+    parser.add_argument("--scale", choices=SCALES, help="of pictures and pages (default: auto)")
+    parser.add_argument("--clip", type=float, metavar="LOSS", help="in pictures and pages, all above looks the same")
+    parser.add_argument("--json", action="store_true", help="print JSON; NaN and the infinities are texts in it")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    wrong = _wrong(arguments)
+    if wrong:
+        print(f"instrument landscape: {wrong}", file=sys.stderr)
+        return 2
+    opened = read(arguments.run)
+    chosen = _chosen(opened, arguments)
+    if arguments.output is not None:
+        _write(arguments, opened, *chosen[0])
+    if arguments.json:
+        reports = [{"index": index, **landscapes.report(surface)} for index, surface in chosen]
+        report = {"name": opened.name, "path": opened.path, "written": arguments.output, "landscapes": reports}
+        print_json(report)
+    elif arguments.output is not None:
+        print(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}")
+    else:
+        print("\n\n".join([_heading(opened), *(_text(index, surface) for index, surface in chosen)]))
+    return 0
+
+
+def _wrong(arguments: argparse.Namespace) -> str:
+    suffix = "" if arguments.output is None else _suffix(arguments.output)
+    if arguments.output is not None and suffix not in (*_PICTURES, _PAGE, *_EXPORTS):
+        expected = ", ".join((*_PICTURES, _PAGE, *_EXPORTS))
+        return f"--output is {escape(arguments.output)}; its name says what is written, and ends in one of {expected}"
+    for option in ("metric", "scale", "clip"):
+        if getattr(arguments, option) is not None and suffix not in (*_PICTURES, _PAGE):
+            return f"--{option} is for pictures and pages; give --output with a name in {_PAGE} or {_PICTURES[0]} too"
+    if arguments.clip is not None and not math.isfinite(arguments.clip):
+        return f"--clip is {arguments.clip}; it is a finite loss"
+    if arguments.interval is not None and not _interval_numbers(arguments.interval):
+        return f"--interval is {escape(arguments.interval)}; expected FIRST..LAST, or all numbers with commas between"
+    return ""
+
+
+def _suffix(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def _interval_numbers(text: str) -> tuple[list[int], bool] | None:
+    """The numbers, and whether they are all of them and not just the ends; None where it is neither."""
+    ends = re.fullmatch(r"(\d+)(?:\.\.|-)(\d+)", text)
+    if ends:
+        return [int(ends[1]), int(ends[2])], False
+    return ([*map(int, text.split(","))], True) if re.fullmatch(r"\d+(,\d+)+", text) else None
+
+
+def _chosen(opened: Run, arguments: argparse.Namespace) -> list[tuple[int, LossSurface]]:
+    """Landscapes and their indices: all of them, or the one that is meant."""
+    found = [*enumerate(opened.landscapes)]
+    if not found:
+        unreadable = [damage.reason for damage in opened.damage if damage.reason.startswith("landscape")]
+        raise NoSuchRun(
+            f"run {opened.name!r} has no landscape"
+            + (f" that can be read: {unreadable[0]}" if unreadable else "")
+            + "; SummaryLandscape(summary_dir).compute(...) makes one of the checkpoints that a SummaryCollector with "
+            "collect_landscape kept"
+        )
+    if arguments.index is not None:
+        if not -len(found) <= arguments.index < len(found):
+            raise NoSuchRun(f"run {opened.name!r} has no landscape {arguments.index}; it has {_listed(found)}")
+        return [found[arguments.index]]
+    if arguments.interval is not None:
+        return [_of_interval(opened, found, arguments.interval)]
+    if arguments.output is not None and len(found) > 1:
+        print(
+            f"instrument: this is the first of {len(found)} landscapes; --index or --interval chooses another of "
+            f"{escape(_listed(found))}",
+            file=sys.stderr,
+        )
+    return found
+
+
+def _of_interval(opened: Run, found: list[tuple[int, LossSurface]], text: str) -> tuple[int, LossSurface]:
+    numbers, are_all = _interval_numbers(text) or ([], True)
+    fitting = [one for one in found if one[1].numbers.size and _numbers(one[1], are_all) == numbers]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise NoSuchRun(f"run {opened.name!r} has several landscapes of {text}: {_listed(fitting)}; choose by --index")
+    raise NoSuchRun(f"run {opened.name!r} has no landscape of {text}; it has {_listed(found)}")
+
+
+def _numbers(surface: LossSurface, are_all: bool) -> list[int]:
+    numbers = sorted(surface.numbers.tolist())
+    return numbers if are_all else [numbers[0], numbers[-1]]
+
+
+def _listed(found: list[tuple[int, LossSurface]]) -> str:
+    return ", ".join(f"{index} ({landscapes.title(surface)})" for index, surface in found)
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def _write(arguments: argparse.Namespace, opened: Run, index: int, surface: LossSurface) -> None:
+    suffix = _suffix(arguments.output)
+    check(surface)
+    if suffix in _EXPORTS:
+        export.write(arguments.output, _EXPORTS[suffix](surface))
+        return
+    drawing = _drawing(opened, surface, arguments)
+    if suffix == _PAGE:
+        text = page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
+        content = text.encode(errors="backslashreplace")
+    else:
+        content = plot.picture(drawing, suffix[1:])
+    export.write(arguments.output, content)
+
+
+def _drawing(opened: Run, surface: LossSurface, arguments: argparse.Namespace) -> Drawing:
+    what = arguments.metric or _LOSS
+    title = f"{opened.name}, {landscapes.title(surface)}"
+    if arguments.metric is not None:
+        surface = _of_metric(surface, arguments.metric)
+        title = f"{what} of {title}"
+    return Drawing(surface, Scale.of(surface, arguments.scale or SCALES[0], arguments.clip), title, what)
+
+
+def _of_metric(surface: LossSurface, metric: str) -> LossSurface:
+    """The surface with a metric in the place of the loss; that of the path is not known."""
+    if metric not in surface.metrics:
+        known = ", ".join(surface.metrics) or "none"
+        raise NoSuchRun(f"landscape {surface.tag!r} has no metric {metric!r}; it has {known}")
+    nothing = np.full(surface.numbers.size, np.nan)
+    return replace(surface, z=surface.metrics[metric], path_loss=nothing, true_loss=nothing, convergence=np.empty(0))
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def _heading(opened: Run) -> str:
+    count = len(opened.landscapes)
+    return f"{count} landscape{'s' * (count != 1)} of {name(opened.name)} in {escape(opened.path)}"
+
+
+def _text(index: int, surface: LossSurface) -> str:
+    facts = landscapes.facts(surface)
+    width = max(len(name(fact)) for fact, _ in facts)
+    lines = [f"{index}  {escape(landscapes.title(surface))}"]
+    lines += [f"   {name(fact).ljust(width)}  {escape(text)}" for fact, text in facts]
+    rows = landscapes.path_rows(surface)
+    if rows:
+        path = table([escape(cell.upper()) for cell in rows[0]], [_cells(row) for row in rows[1:]])
+        lines += ["", *(f"   {line}" for line in path.splitlines())]
+    return "\n".join(lines)
+
+
+def _cells(row: list[Any]) -> list[Any]:
+    return [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in row]

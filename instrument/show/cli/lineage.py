@@ -1,0 +1,107 @@
+"""`instrument lineage DIR`: all runs with their hyper-parameters, metrics and data sets, a row each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from instrument.errors import NoSuchRun
+from instrument.show import forms, where
+from instrument.show.describe import Row, flat
+from instrument.show.runs import one_by_one
+from instrument.show.tables import Cell, name, number, table
+
+_OWN = ("run", "path")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", nargs="?", default=".", help="where to look (default: here)")
+    expression = "only runs for which this holds, as in 'learning_rate < 0.1 and accuracy > 0.9'"
+    parser.add_argument("--where", metavar="EXPRESSION", help=expression)
+    parser.add_argument("--sort", metavar="NAME", help="in the order of this column")
+    parser.add_argument("--descending", action="store_true", help="with --sort: the greatest first")
+    columns = "only these columns, separated by commas; otherwise those in which the runs differ come first"
+    parser.add_argument("--columns", metavar="NAMES", help=columns)
+    forms.add_forms(parser, "the runs with all that is known of them")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    rows = list(_rows(arguments.directory))
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    try:
+        chosen = _chosen(arguments, rows, columns)
+        wanted = _wanted(arguments, columns)
+    except where.WrongExpression as error:
+        print(f"instrument lineage: {name(str(error), 2000)}", file=sys.stderr)
+        return 2
+    if not chosen:
+        raise NoSuchRun(f"none of {len(rows)} runs in {arguments.directory}: {arguments.where}")
+    shown = [*_OWN, *(column for column in wanted or columns if column not in _OWN)]
+    if arguments.json:
+        forms.print_json([{column: row[column] for column in shown if column in row} for row in chosen])
+    elif arguments.csv:
+        forms.print_records(chosen, shown)
+    else:
+        print("\n\n".join(_texts(chosen, wanted, columns)))
+    return 0
+
+
+def _rows(root: str) -> Iterator[Row]:
+    for found in one_by_one([root]):
+        run_name = found.name if os.path.isfile(root) else os.path.relpath(found.path, root)
+        yield {"run": run_name, "path": found.path, **dict(flat(found.lineage))}
+
+
+def _chosen(arguments: argparse.Namespace, rows: list[Row], columns: list[str]) -> list[Row]:
+    """The runs that the expression lets through, in the order that was asked for; those without a value come last."""
+    if arguments.where is not None:
+        holds = where.Where(arguments.where, columns)
+        rows = [row for row in rows if holds(row)]
+    if arguments.sort is None:
+        return rows
+    column = where.resolve(arguments.sort, columns)
+    known = [row for row in rows if row.get(column) is not None]
+    known.sort(key=lambda row: where.order(row[column]), reverse=arguments.descending)
+    return known + [row for row in rows if row.get(column) is None]
+
+
+def _wanted(arguments: argparse.Namespace, columns: list[str]) -> list[str]:
+    if arguments.columns is None:
+        return []
+    return [where.resolve(one.strip(), columns) for one in arguments.columns.split(",")]
+
+
+def _texts(rows: list[Row], wanted: list[str], columns: list[str]) -> Iterator[str]:
+    """What differs between the runs as a table; what is the same in all of them below it."""
+    known = [column for column in columns if column not in _OWN and any(row.get(column) is not None for row in rows)]
+    differing = wanted or [column for column in known if len({_cell(row.get(column)) for row in rows}) > 1]
+    differing = [column for column in differing if column != "run"]
+    heads = ["RUN", *(_short(column, columns) for column in differing)]
+    yield table(heads, [[name(row["run"]), *(_cell(row.get(column)) for column in differing)] for row in rows])
+    same = [] if wanted else [column for column in known if column not in differing]
+    if same:
+        title = "THE SAME IN ALL" if len(rows) > 1 else "OF THIS RUN"
+        yield table([title, "VALUE"], [[name(column), _text(rows[0][column])] for column in same])
+    if not known:
+        yield "No lineage was recorded."
+
+
+def _short(column: str, columns: list[str]) -> str:
+    """The shortest end of a column's name that `--where` and `--sort` take for it."""
+    parts = column.split(".")
+    ends = (".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
+    return name(next(end for end in ends if where.resolve(end, columns) == column))
+
+
+def _cell(value: Any) -> Cell:
+    """Numbers as they are, so that their column stands to the right."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if value is None or is_number else name(str(value))
+
+
+def _text(value: Any) -> str:
+    return number(value) if isinstance(value, float) else name(str(value))

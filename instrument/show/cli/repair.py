@@ -1,0 +1,46 @@
+"""`instrument repair PATH -o OUT`: copy what is whole, in order. The files themselves are never touched."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from instrument.errors import InstrumentError
+from instrument.read import verify
+from instrument.show import forms
+from instrument.show.cli.verify import show
+from instrument.show.runs import tell
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="an event file, a run, or a directory with runs below it")
+    out = "where the new files go: a directory, or a file that does not exist where PATH is a file"
+    parser.add_argument("-o", "--out", metavar="OUT", required=True, help=out)
+    forms.add_forms(parser, "the files that were read")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    files, notes = verify.files_at(arguments.path)
+    for note in notes:
+        tell(note)
+    targets = [_target(path, arguments.path, arguments.out) for path in files]
+    taken = [target for target in targets if os.path.lexists(target)]
+    if taken:
+        raise InstrumentError(f"{taken[0]} exists; repair writes new files only, give another -o")
+    reports = []
+    for path, target in zip(files, targets, strict=True):
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        reports.append(verify.repair(path, target))
+    show(reports, arguments)
+    frames = sum(report.values for report in reports)
+    print(f"instrument: wrote {frames} frames into {len(reports)} files at {arguments.out}", file=sys.stderr)
+    return 0
+
+
+def _target(path: str, root: str, out: str) -> str:
+    """Where the copy of a file goes: to the same place below `out` as it has below `root`."""
+    if os.path.isdir(root):
+        return os.path.join(out, os.path.relpath(path, root))
+    return os.path.join(out, os.path.basename(path)) if os.path.isdir(out) else out

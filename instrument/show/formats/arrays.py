@@ -1,0 +1,99 @@
+"""NumPy: `scalar/TAG.npy` has a row a point, with named fields. So has `KIND/TAG/points.npy` of the kinds whose values
+are arrays, which stand beside it in `STEP.npy`.
+
+A tensor is the array that was recorded (bfloat16 as float32, which holds it exactly), an image its pixels as uint8
+(height, width, channels), a histogram its buckets with the fields left, width and counts. The field `file` of a row is
+the name of its array, and empty where the value is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.codec import image
+from instrument.errors import CorruptMessage
+from instrument.read.points import Points, Scalars
+from instrument.show.formats import Job, Written, rows
+from instrument.show.formats.folder import safe_name
+
+_BUCKETS = ("left", "width", "counts")
+_DTYPES = {"int": "<i8", "float": "<f8", "bool": "?"}
+
+
+def export(job: Job) -> Iterator[Written]:
+    """Write the kinds that are arrays or numbers."""
+    for kind, tags in job.tags.items():
+        if kind != "scalar" and kind not in _ARRAYS:
+            job.leave_out(kind, "they are no arrays; csv, json and parquet hold them")
+            continue
+        for tag in tags:
+            points = job.run.points(kind, tag, job.superseded)
+            if isinstance(points, Scalars):
+                table, path = _scalars(points), [kind, f"{safe_name(tag)}.npy"]
+            else:
+                table, path = _values(job, points), [kind, safe_name(tag), "points.npy"]
+            with job.folder.binary(*path) as file:
+                np.save(file, table, allow_pickle=False)
+            yield Written(job.folder.join(*path), kind, tag, len(table))
+
+
+def file_names(points: Points, ending: str) -> Iterator[str]:
+    """A name for each point: its step, and from the second of a step on a number behind it."""
+    previous, number = None, 1
+    for step in points.step.tolist():
+        number = number + 1 if step == previous else 1
+        previous = step
+        yield f"{step}{'' if number == 1 else f'~{number}'}{ending}"
+
+
+def _scalars(points: Scalars) -> NDArray[Any]:
+    return _table({**rows.common(points, slice(None)), "value": points.value})
+
+
+def _values(job: Job, points: Points) -> NDArray[Any]:
+    """The table of the points, whose arrays are written on the way."""
+    kind, folder = points.kind, safe_name(points.tag)
+    own = {name: _DTYPES[what] for name, what in rows.COLUMNS[kind].items() if what in _DTYPES}
+    cells: dict[str, list[Any]] = {name: [] for name in own}
+    files = []
+    for index, name in enumerate(file_names(points, ".npy")):
+        try:
+            value = points.decode(index)
+            array = _ARRAYS[kind](value)
+        except CorruptMessage as error:
+            job.left_out.append(str(error))
+            value, name = None, ""
+        else:
+            with job.folder.binary(kind, folder, name) as file:
+                np.save(file, array, allow_pickle=False)
+        files.append(name)
+        for column, dtype in own.items():
+            cells[column].append(getattr(value, column, np.nan if dtype == "<f8" else -1))
+    found = {name: np.array(values, own[name]) for name, values in cells.items()}
+    return _table({**rows.common(points, slice(None)), **found, "file": files})
+
+
+def _table(columns: dict[str, Any]) -> NDArray[Any]:
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    table = np.empty(len(arrays["step"]), [(name, array.dtype) for name, array in arrays.items()])
+    for name, array in arrays.items():
+        table[name] = array
+    return table
+
+
+def _buckets(histogram: Any) -> NDArray[Any]:
+    table = np.empty(len(histogram.left), [(name, getattr(histogram, name).dtype) for name in _BUCKETS])
+    for name in _BUCKETS:
+        table[name] = getattr(histogram, name)
+    return table
+
+
+_ARRAYS: dict[str, Callable[[Any], NDArray[Any]]] = {
+    "tensor": lambda tensor: np.ascontiguousarray(tensor.array).reshape(tensor.array.shape),
+    "image": image.pixels,
+    "histogram": _buckets,
+}

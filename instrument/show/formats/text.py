@@ -1,0 +1,139 @@
+"""CSV and JSON: one file a kind, with the columns of `rows`.
+
+Numbers have all their digits. In CSV a value that is missing is empty, in JSON null; NaN and the infinities are the
+words that JSON's readers in Python take. Arrays are lists in C order beside their shape, bytes are base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.show.describe import plain
+from instrument.show.formats import Job, Written, rows
+from instrument.show.forms import cell
+
+#: Elements of an array that are text at a time.
+_PIECE = 8192
+
+
+def export(job: Job) -> Iterator[Written]:
+    """Write `KIND.csv` or `KIND.json` for each kind."""
+    for kind, tags in job.tags.items():
+        if kind not in rows.COLUMNS:
+            job.leave_out(kind, f"{job.to} has no columns for them")
+            continue
+        form = _csv(kind) if job.to == "csv" else _json(kind)
+        found = (job.run.points(kind, tag, job.superseded) for tag in tags)
+        name = f"{kind}.{job.to}"
+        with job.folder.text(name) as file:
+            count = _write(file, form, (batch for points in found for batch in rows.batches(points)))
+        yield Written(job.folder.join(name), kind, "", count)
+
+
+class _Form(NamedTuple):
+    """How a file begins and ends, what stands between two rows, a row with %s for each cell, and texts for cells."""
+
+    head: str
+    between: str
+    tail: str
+    row: str
+    cell: Callable[[Any], str]
+    array: Callable[[NDArray[Any]], Iterator[str]]
+
+
+def _csv(kind: str) -> _Form:
+    names = list(rows.columns(kind))
+    return _Form(",".join(names) + "\n", "\n", "\n", ",".join(["%s"] * len(names)), _csv_cell, _csv_array)
+
+
+def _json(kind: str) -> _Form:
+    row = ", ".join(f"{json.dumps(name)}: %s" for name in rows.columns(kind))
+    return _Form("[\n", ",\n", "\n]\n", f"{{{row}}}", _json_cell, _json_array)
+
+
+def _write(file: IO[str], form: _Form, batches: Iterable[rows.Batch]) -> int:
+    count = 0
+    for batch in batches:
+        file.write(form.between if count else form.head)
+        count += batch.rows
+        _write_batch(file, form, batch)
+    file.write(form.tail)
+    return count
+
+
+def _write_batch(file: IO[str], form: _Form, batch: rows.Batch) -> None:
+    arrays = [name for name, column in batch.columns.items() if any(isinstance(one, np.ndarray) for one in column)]
+    if not arrays:
+        texts = [_texts(column, form.cell) for column in batch.columns.values()]
+        file.write(form.between.join([form.row % row for row in zip(*texts, strict=True)]))
+        return
+    between = form.row.split("%s")
+    for index, row in enumerate(zip(*map(list, batch.columns.values()), strict=True)):
+        file.write(form.between if index else "")
+        for before, value in zip(between, row, strict=False):
+            file.write(before)
+            file.writelines(form.array(value) if isinstance(value, np.ndarray) else [form.cell(value)])
+        file.write(between[-1])
+
+
+def _texts(column: Any, cell: Callable[[Any], str]) -> list[str]:
+    """A column of numbers or texts; those of texts have few different ones, which are made once."""
+    if isinstance(column, np.ndarray):
+        is_plain = column.dtype.kind in "iu" or (column.dtype.kind == "f" and bool(np.isfinite(column).all()))
+        return list(map(repr if is_plain else cell, column.tolist()))
+    return [cell(column[0])] * len(column) if len(set(column)) == 1 else list(map(cell, column))
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(plain(value))
+    text = str(cell(_base64(value) if isinstance(value, bytes) else _python(value)))
+    return '"' + text.replace('"', '""') + '"' if any(char in text for char in ',"\r\n') else text
+
+
+def _csv_array(array: NDArray[Any]) -> Iterator[str]:
+    yield '"['
+    yield from (piece.replace('"', '""') for piece in _pieces(array))
+    yield ']"'
+
+
+def _json_cell(value: Any) -> str:
+    return json.dumps(_base64(value) if isinstance(value, bytes) else plain(_python(value)), allow_nan=False)
+
+
+def _json_array(array: NDArray[Any]) -> Iterator[str]:
+    yield "["
+    yield from _pieces(array)
+    yield "]"
+
+
+def _python(value: Any) -> Any:
+    """A number of NumPy's as one of Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _pieces(array: NDArray[Any]) -> Iterator[str]:
+    """The elements of an array in C order, as what stands between the brackets of a JSON list."""
+    for start in range(0, array.size, _PIECE):
+        part = array.flat[start : start + _PIECE]
+        is_plain = part.dtype.kind in "biu" or (part.dtype.kind == "f" and bool(np.isfinite(part).all()))
+        values = part.tolist() if is_plain else [_element(one) for one in part.tolist()]
+        yield (", " if start else "") + json.dumps(values, allow_nan=False)[1:-1]
+
+
+def _element(value: Any) -> Any:
+    """A number or a text; a complex number is a text, as Python writes it."""
+    return plain(value) if isinstance(value, (float, int, str)) else str(value)

@@ -1,0 +1,108 @@
+"""One landscape as one HTML file, which opens without a network: contour, rotating surface, path, and what is known.
+
+Every text goes in escaped, and a policy in the page keeps it from loading anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from instrument.show import svg
+from instrument.show.surface import Drawing, Floats, Scale, holes, is_line
+from instrument.show.tables import number
+
+_COLOURS = 64
+_SHARE_DIGITS = 4
+_SCALE_WORDS = {"linear": "linear", "log": "logarithmic"}
+
+
+def html(drawing: Drawing, path: str, facts: Iterable[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> str:
+    """The page of a run at `path`. `facts` are names and texts; `rows` has a row of names, then one a checkpoint."""
+    rotating = "" if is_line(drawing.surface) else _template("rotating.html").substitute(data=_data(drawing))
+    return _template("page.html").substitute(
+        title=escape(drawing.title),
+        subtitle=escape(path),
+        contour=svg.contour_svg(drawing),
+        legend=escape(legend(drawing)),
+        rotating=rotating,
+        facts="\n".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts),
+        checkpoints=_table(rows) if rows else "",
+    )
+
+
+def legend(drawing: Drawing) -> str:
+    """What the colours and the marks of a picture mean."""
+    surface, scale = drawing.surface, drawing.scale
+    is_plane = not is_line(surface)
+    words = [f"{'Colours' if is_plane else 'Heights'} are {drawing.what} on a {_SCALE_WORDS[scale.name]} scale"]
+    if scale.is_clipped:
+        words[0] += f", on which all above {scale.high:.6g} looks the same"
+    if holes(surface).any():
+        count = int(holes(surface).sum())
+        words.append(f"{count} of {surface.z.size} points have no finite value and are left empty")
+    if surface.numbers.size and is_plane:
+        words.append("the line joins the checkpoints, projected on the plane, in the order of training")
+    if surface.convergence.size and is_plane:
+        words.append("the cross is the point of convergence")
+    return "; ".join(words) + "."
+
+
+def _template(name: str) -> Template:
+    return Template(resources.files("instrument.show").joinpath(name).read_text(encoding="utf-8"))
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    cells = [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rows]
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in cells[0])
+    body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells[1:])
+    return f"<table>\n<tr>{head}</tr>\n{body}\n</table>"
+
+
+def _data(drawing: Drawing) -> str:
+    """What the script draws: all lengths as shares of the grid's sides and of the range of losses, holes as null."""
+    surface, scale = drawing.surface, drawing.scale
+    x, y = (_shares(axis, axis) for axis in (surface.x, surface.y))
+    path = [_shares(surface.x, surface.path[:, 0]), _shares(surface.y, surface.path[:, 1])]
+    path += [scale.shares(surface.path_loss), scale.shares(surface.true_loss)]
+    places = [_plain(row) for row in np.stack(path, axis=1)]
+    data = {
+        "x": _plain(x),
+        "y": _plain(y),
+        "z": [_plain(row) for row in scale.shares(surface.z)],
+        "path": [place for place in places if None not in place[:2]],
+        "colours": svg.hexes(_COLOURS),
+        "labels": [*_labels(surface.x, 0), *_labels(surface.y, 1), *_heights(drawing.what, scale)],
+    }
+    # In a script element only "<" could end it early.
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _shares(axis: Floats, values: Floats) -> Floats:
+    low, high = axis[0], axis[-1]
+    return np.asarray((values - low) / (high - low)) if high > low else np.full(len(values), 0.5)
+
+
+def _plain(values: Floats) -> list[float | None]:
+    return [round(value, _SHARE_DIGITS) if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _labels(axis: Floats, index: int) -> list[list[Any]]:
+    """Ends of an axis: text and place, somewhat outside the frame and off the corner that both axes share."""
+    labels: list[list[Any]] = []
+    for share, value in ((0.08, axis[0]), (0.5, None), (1.0, axis[-1])):
+        place = [-0.08, -0.08, 0.0]
+        place[index] = share
+        labels.append(["xy"[index] if value is None else f"{value:.3g}", *place])
+    return labels
+
+
+def _heights(what: str, scale: Scale) -> list[list[Any]]:
+    return [[f"{scale.low:.3g}", -0.05, -0.05, 0.06], [f"{what} {scale.high:.3g}", 0.0, 0.0, 1.07]]

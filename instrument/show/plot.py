@@ -1,0 +1,134 @@
+"""One landscape as a picture: contour, surface and path, by matplotlib, which is imported only here and only then."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import numpy as np
+
+from instrument.errors import InstrumentError
+from instrument.show.page import legend
+from instrument.show.surface import Drawing, Floats, Scale, checkpoints, holes, is_line
+from instrument.show.svg import LEVELS
+
+_PATH_COLOUR = "#d5371f"
+_LABEL: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8}
+_MOST_FACES_OF_A_SIDE = 128
+
+
+def picture(drawing: Drawing, form: str) -> bytes:
+    """The file's content; `form` is what matplotlib takes: "png", "svg" or "pdf".
+
+    Raises:
+        InstrumentError: matplotlib is not installed.
+    """
+    content = io.BytesIO()
+    figure(drawing).savefig(content, format=form, dpi=150)
+    return content.getvalue()
+
+
+def figure(drawing: Drawing) -> Any:
+    """A `matplotlib.figure.Figure`; raises as `picture` does."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InstrumentError(
+            "A picture needs matplotlib, which is not installed: pip install 'mindspore-instrument[plot]'; "
+            "an .html page needs nothing"
+        ) from None
+    # A figure of its own: no window is opened, and no setting of the process is changed.
+    made: Any = Figure(figsize=(7, 5.6) if is_line(drawing.surface) else (13, 5.6), layout="constrained")
+    made.suptitle(_plain(drawing.title))
+    made.supxlabel(_plain(legend(drawing)), fontsize=8)
+    if is_line(drawing.surface):
+        _line(made.add_subplot(), drawing)
+    else:
+        _contour(made, made.add_subplot(1, 2, 1), drawing)
+        _surface(made.add_subplot(1, 2, 2, projection="3d"), drawing)
+    return made
+
+
+def _plain(text: str) -> str:
+    """Dollar signs would begin a formula."""
+    return text.replace("$", r"\$")
+
+
+def _contour(made: Any, axes: Any, drawing: Drawing) -> None:
+    surface, scale = drawing.surface, drawing.scale
+    shares = np.ma.masked_invalid(scale.shares(surface.z))
+    axes.patch.set(hatch="////", facecolor="white", edgecolor="#b0b6bd")  # is seen through holes
+    drawn = axes.pcolormesh(surface.x, surface.y, shares, shading="nearest", cmap="viridis", vmin=0, vmax=1)
+    levels = scale.levels(LEVELS)
+    if len(levels) and min(shares.shape) > 1 and shares.count():
+        axes.contour(surface.x, surface.y, shares, levels, colors="black", linewidths=0.5, alpha=0.5)
+    path = surface.path
+    axes.plot(*path.T, color="white", linewidth=3.5)
+    axes.plot(*path.T, color=_PATH_COLOUR, linewidth=1.8, marker="o", markersize=5, markeredgecolor="white")
+    for number, place in zip(surface.numbers.tolist(), path.tolist(), strict=True):
+        axes.annotate(str(number), place, clip_on=True, path_effects=_halo(), **_LABEL)
+    if surface.convergence.size:
+        axes.plot(*surface.convergence[:2], "+", color="white", markersize=12, markeredgewidth=2)
+    ends = drawn.get_datalim(axes.transData)
+    if ends.width and ends.height:  # the path does not widen the picture
+        axes.set(xlim=ends.intervalx, ylim=ends.intervaly)
+    axes.set(xlabel="x", ylabel="y")
+    bar = made.colorbar(drawn, ax=axes, ticks=_ticks(scale))
+    bar.ax.set_yticklabels(_tick_labels(scale))
+
+
+def _halo() -> list[Any]:
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=2, foreground="white")]
+
+
+def _surface(axes: Any, drawing: Drawing) -> None:
+    surface, scale = drawing.surface, drawing.scale
+    shares = scale.shares(surface.z)
+    step = max(1, math.ceil(max(shares.shape) / _MOST_FACES_OF_A_SIDE))
+    x, y = np.meshgrid(surface.x, surface.y)
+    if min(shares.shape) > 1:
+        options = {"cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0, "antialiased": False, "alpha": 0.9}
+        axes.plot_surface(x, y, shares, rstride=step, cstride=step, **options)
+    heights = [scale.shares(values) for values in (surface.path_loss, surface.true_loss)]
+    places = surface.path.T
+    axes.plot(*places, heights[0], color=_PATH_COLOUR, linewidth=2, zorder=10)
+    for x_, y_, low, high in zip(*places, *heights, strict=True):
+        axes.plot([x_, x_], [y_, y_], [low, high], color=_PATH_COLOUR, linewidth=0.8, zorder=10)
+    axes.plot(*places, _own(*heights), "o", color=_PATH_COLOUR, markersize=4, zorder=11)
+    axes.set(xlabel="x", ylabel="y", zlabel=drawing.what, zlim=(0, 1))
+    axes.zaxis.labelpad = 16
+    axes.set_zticks(_ticks(scale), _tick_labels(scale))
+
+
+def _own(projected: Floats, own: Floats) -> Floats:
+    """The losses of the checkpoints, and those on the plane where they are not known."""
+    return np.where(np.isfinite(own), own, projected)
+
+
+def _line(axes: Any, drawing: Drawing) -> None:
+    surface, scale = drawing.surface, drawing.scale
+    axes.plot(surface.x, np.where(holes(surface)[0], np.nan, surface.z[0]), color=_PATH_COLOUR, marker=".")
+    axes.plot(surface.path[:, 0], surface.path_loss, "o", color="black")
+    for one in checkpoints(surface):
+        if math.isfinite(one.x) and math.isfinite(one.path_loss):
+            axes.annotate(
+                str(one.number), (one.x, one.path_loss), xytext=(5, 5), textcoords="offset points", fontsize=8
+            )
+    if scale.name == "log":
+        axes.set_yscale("symlog", linthresh=scale.linear_below) if scale.linear_below else axes.set_yscale("log")
+    if scale.is_clipped:
+        axes.set_ylim(top=scale.high)
+    axes.set(xlabel="x", ylabel=drawing.what)
+
+
+def _ticks(scale: Scale) -> list[float]:
+    return np.linspace(0, 1, 5).tolist() if scale.high > scale.low else [0.5]
+
+
+def _tick_labels(scale: Scale) -> list[str]:
+    losses = scale.losses(np.array(_ticks(scale))).tolist()
+    labels = [f"{loss:.4g}" for loss in losses]
+    return [*labels[:-1], f"≥ {labels[-1]}"] if scale.is_clipped else labels

@@ -1,0 +1,216 @@
+"""The contour of a landscape as SVG: colours, levels, holes, path. Nothing in it is loaded from anywhere else."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.show import contour
+from instrument.show.surface import Drawing, Floats, Scale, checkpoints, is_line
+from instrument.values import LossSurface
+
+LEVELS = 12
+#: Dark to light at even steps, told apart by colour-blind eyes too: viridis, by S. van der Walt and N. Smith (CC0).
+_ANCHORS = (
+    0x440154, 0x482878, 0x3E4989, 0x31688E, 0x26828E, 0x1F9E89, 0x35B779, 0x6ECE58, 0xB5DE2B, 0xFDE725,
+)  # fmt: skip
+_SIDE, _LEFT, _TOP = 420, 62, 12
+_WIDTH, _HEIGHT = _LEFT + _SIDE + 92, _TOP + _SIDE + 48
+_BAR = _LEFT + _SIDE + 18
+_TICKS = 5
+#: Pixels of a side where the values of an axis are not evenly apart.
+_UNEVEN_PIXELS = 512
+
+
+def colours(shares: Floats) -> NDArray[np.uint8]:
+    """Red, green and blue of shares of any shape, in a new last axis; black where a share is NaN."""
+    anchors = np.array([[anchor >> shift & 255 for shift in (16, 8, 0)] for anchor in _ANCHORS])
+    position = np.nan_to_num(shares) * (len(anchors) - 1)
+    channels = [np.interp(position, np.arange(len(anchors)), anchors[:, channel]) for channel in range(3)]
+    mixed = np.stack(channels, axis=-1).round().astype(np.uint8)
+    mixed[np.isnan(shares)] = 0
+    return mixed
+
+
+def hexes(count: int) -> list[str]:
+    """So many colours, from the lowest to the highest loss."""
+    return ["#" + bytes(colour).hex() for colour in colours(np.linspace(0, 1, count))]
+
+
+def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
+    """About `count` round numbers between `low` and `high`."""
+    if not high > low or not math.isfinite(high - low):
+        return [low]
+    power = 10.0 ** math.floor(math.log10((high - low) / count))
+    step = next((factor * power for factor in (1, 2, 5) if (high - low) / (factor * power) <= count), 10 * power)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+
+
+def contour_svg(drawing: Drawing) -> str:
+    """An `<svg>` element."""
+    parts = _line(drawing) if is_line(drawing.surface) else _plane(drawing)
+    name = escape(f"{drawing.what}: {drawing.title}")
+    return "\n".join(
+        [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name}">', _DEFINITIONS, *parts, "</svg>"]
+    )
+
+
+class _Frame:
+    """From values to places in the picture."""
+
+    def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
+        self._x, self._y = x, y
+
+    def left(self, x: float) -> float:
+        return _LEFT + _SIDE * _share(x, self._x)
+
+    def top(self, y: float) -> float:
+        return _TOP + _SIDE * (1 - _share(y, self._y))
+
+    def place(self, x: float, y: float) -> str:
+        return f"{self.left(x):.2f},{self.top(y):.2f}"
+
+    def x_axis(self) -> Iterator[str]:
+        yield f'<rect class="frame" x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}"/>'
+        bottom = _TOP + _SIDE
+        for value in ticks(*self._x):
+            left = self.left(value)
+            yield f'<path class="frame" d="M{left:.2f},{bottom}v5"/>'
+            yield f'<text x="{left:.2f}" y="{bottom + 19}" text-anchor="middle">{value:.6g}</text>'
+
+    def y_axis(self) -> Iterator[str]:
+        for value in ticks(*self._y):
+            top = self.top(value)
+            yield f'<path class="frame" d="M{_LEFT},{top:.2f}h-5"/>'
+            yield f'<text x="{_LEFT - 9}" y="{top + 4:.2f}" text-anchor="end">{value:.6g}</text>'
+
+
+def _share(value: float, ends: tuple[float, float]) -> float:
+    low, high = ends
+    return (value - low) / (high - low) if high > low else 0.5
+
+
+def _plane(drawing: Drawing) -> Iterator[str]:
+    surface, scale = drawing.surface, drawing.scale
+    frame = _Frame(*(_ends(axis) for axis in (surface.x, surface.y)))
+    shares = scale.shares(surface.z)
+    yield f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="url(#hatching)"/>'
+    yield (
+        f'<image x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" preserveAspectRatio="none" '
+        f'style="image-rendering:pixelated" href="{_picture(surface, shares)}"/>'
+    )
+    for level in scale.levels(LEVELS).tolist():
+        pieces = contour.lines(surface.x, surface.y, shares, level).tolist()
+        if pieces:
+            drawn = "".join(f"M{frame.place(*piece[:2])}L{frame.place(*piece[2:])}" for piece in pieces)
+            loss = float(scale.losses(np.array(level)))
+            title = escape(f"{drawing.what} {loss:.4g}")
+            yield f'<path class="level" d="{drawn}"><title>{title}</title></path>'
+    yield from frame.x_axis()
+    yield from frame.y_axis()
+    yield from _bar(scale)
+    yield from _path(surface, frame, surface.path[:, 1].tolist())
+    if surface.convergence.size:
+        x, y, loss = surface.convergence.tolist()
+        title = f"<title>convergence point: loss {loss:.6g}</title>"
+        yield f'<path class="convergence" d="M{frame.place(x, y)}m-6,0h12m-6,-6v12">{title}</path>'
+
+
+def _line(drawing: Drawing) -> Iterator[str]:
+    """Along one axis: the loss upwards, with a gap at a hole."""
+    surface, scale = drawing.surface, drawing.scale
+    low, high = scale.shares(np.array([scale.low, scale.high]))
+    frame = _Frame((float(surface.x[0]), float(surface.x[-1])), (float(low), float(high)))
+    heights = scale.shares(surface.z[0])
+    pieces, is_down = [], False
+    for x, height in zip(surface.x.tolist(), heights.tolist(), strict=True):
+        if math.isfinite(height):
+            pieces.append(("L" if is_down else "M") + frame.place(x, height) + ("" if is_down else "h0"))
+        is_down = math.isfinite(height)
+    yield f'<path class="path" d="{"".join(pieces)}"/>'
+    yield from frame.x_axis()
+    yield from _bar(scale)
+    yield from _path(surface, frame, scale.shares(surface.path_loss).tolist())
+
+
+def _ends(axis: Floats) -> tuple[float, float]:
+    """Of the picture: half a cell further out than the outermost points, which are in the middle of their pixels."""
+    if len(axis) == 1:
+        return float(axis[0]) - 0.5, float(axis[0]) + 0.5
+    return float(axis[0] - (axis[1] - axis[0]) / 2), float(axis[-1] + (axis[-1] - axis[-2]) / 2)
+
+
+def _picture(surface: LossSurface, shares: Floats) -> str:
+    """One pixel a point, or more where points are not evenly apart, each as its nearest point; holes transparent."""
+    nearest = shares[np.ix_(_nearest(surface.y)[::-1], _nearest(surface.x))]
+    pixels = np.dstack([colours(nearest), np.where(np.isnan(nearest), 0, 255).astype(np.uint8)])
+    return "data:image/png;base64," + base64.b64encode(_png(pixels)).decode()
+
+
+def _nearest(axis: Floats) -> NDArray[np.intp]:
+    """The point of each pixel along an axis."""
+    apart = np.diff(axis)
+    if len(axis) < 3 or np.ptp(apart) < 1e-3 * apart.max():
+        return np.arange(len(axis))
+    low, high = _ends(axis)
+    middles = low + (np.arange(_UNEVEN_PIXELS) + 0.5) / _UNEVEN_PIXELS * (high - low)
+    return np.searchsorted((axis[:-1] + axis[1:]) / 2, middles)
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    """A picture of (height, width, 4): red, green, blue, opacity."""
+    height, width, _ = pixels.shape
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
+    framed = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
+
+
+def _bar(scale: Scale) -> Iterator[str]:
+    """Which colour is which loss, from the lowest to the highest."""
+    for index, colour in enumerate(reversed(hexes(_BAR_STEPS))):
+        top = _TOP + _SIDE * index / _BAR_STEPS
+        yield f'<rect x="{_BAR}" y="{top:.2f}" width="14" height="{_SIDE / _BAR_STEPS + 0.5:.2f}" fill="{colour}"/>'
+    for share in np.linspace(0, 1, _TICKS).tolist() if scale.high > scale.low else [0.5]:
+        loss = float(scale.losses(np.array(share)))
+        sign = "\u2265 " if scale.is_clipped and share == 1 else ""
+        top = _TOP + _SIDE * (1 - share)
+        yield f'<text x="{_BAR + 20}" y="{top + 4:.2f}">{sign}{loss:.4g}</text>'
+
+
+_BAR_STEPS = 60
+_DEFINITIONS = (
+    '<defs><pattern id="hatching" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path class="hole" d="M0,0V8"/></pattern>'
+    f'<clipPath id="inside"><rect x="{_LEFT - 6}" y="{_TOP - 6}" width="{_SIDE + 12}" height="{_SIDE + 12}"/>'
+    "</clipPath></defs>"
+)
+
+
+def _path(surface: LossSurface, frame: _Frame, heights: list[float]) -> Iterator[str]:
+    """The checkpoints where they are projected to, in their order; `heights` are theirs in the frame."""
+    path = [
+        (one, frame.place(one.x, height))
+        for one, height in zip(checkpoints(surface), heights, strict=True)
+        if math.isfinite(one.x) and math.isfinite(height)
+    ]
+    yield '<g clip-path="url(#inside)">'
+    if len(path) > 1:
+        places = " ".join(place for _, place in path)
+        yield from (f'<polyline class="{name}" points="{places}"/>' for name in ("under", "path"))
+    for one, place in path:
+        left, top = place.split(",")
+        words = escape(f"{surface.metadata['unit']} {one.number}: loss {one.path_loss:.6g} on the plane")
+        yield f'<circle class="point" cx="{left}" cy="{top}" r="4.5"><title>{words}</title></circle>'
+    yield "</g>"

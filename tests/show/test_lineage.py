@@ -1,0 +1,138 @@
+"""`instrument lineage`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from instrument.show.cli import main
+from tests.show.runs import lineage, three, training
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    three(tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["lineage", *words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def names(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """The runs that are listed, in their order."""
+    return [row["run"] for row in json.loads(printed(capsys, "runs", *words, "--json"))]
+
+
+def test_a_row_a_run(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every run, with the columns in which they differ; below them what is the same, of the runs that are shown."""
+    assert (
+        printed(capsys, "runs")
+        == """\
+RUN       optimizer  learning_rate  batch_size  loss  accuracy  seed
+adam      Adam                 0.5          32  0.25       0.5     1
+momentum  Momentum            0.25          32  0.25      0.75     1
+plain     -                      -           -     -         -     -
+"""
+    )
+    assert (
+        printed(capsys, "runs", "--where", "has(optimizer)")
+        == """\
+RUN       optimizer  learning_rate  accuracy
+adam      Adam                 0.5       0.5
+momentum  Momentum            0.25      0.75
+
+THE SAME IN ALL                    VALUE
+train.hyper_parameters.batch_size  32
+train.algorithm.loss               0.25
+custom.seed                        1
+"""
+    )
+
+
+def test_chosen_columns(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By whole names or their ends, in the order that was asked for, in every form."""
+    assert (
+        printed(capsys, "runs", "--columns", "custom.seed, optimizer")
+        == """\
+RUN       seed  optimizer
+adam         1  Adam
+momentum     1  Momentum
+plain        -  -
+"""
+    )
+    assert printed(capsys, "runs", "--columns", "seed", "--csv") == (
+        "run,path,custom.seed\nadam,runs/adam,1\nmomentum,runs/momentum,1\nplain,runs/plain,\n"
+    )
+
+
+def test_one_run_is_a_list(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With nothing to tell it from."""
+    assert (
+        printed(capsys, "runs/adam")
+        == """\
+RUN
+.
+
+OF THIS RUN                           VALUE
+train.hyper_parameters.optimizer      Adam
+train.hyper_parameters.learning_rate  0.5
+train.hyper_parameters.batch_size     32
+train.algorithm.loss                  0.25
+eval.metric.accuracy                  0.5
+custom.seed                           1
+"""
+    )
+    assert printed(capsys, "runs/plain") == "RUN\n.\n\nNo lineage was recorded.\n"
+
+
+def test_sorting(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Up or down; a run without the value comes last."""
+    assert names(capsys, "--sort", "accuracy") == ["adam", "momentum", "plain"]
+    assert names(capsys, "--sort", "accuracy", "--descending") == ["momentum", "adam", "plain"]
+    assert names(capsys, "--sort", "run", "--descending") == ["plain", "momentum", "adam"]
+
+
+def test_filtering(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By an expression over the same names."""
+    assert names(capsys, "--where", "learning_rate < 0.3 and accuracy > 0.7") == ["momentum"]
+    assert names(capsys, "--where", "not has(optimizer) or optimizer == 'Adam'") == ["adam", "plain"]
+    assert main(["lineage", "runs", "--where", "accuracy > 1"]) == 1
+    assert capsys.readouterr() == ("", "instrument: none of 3 runs in runs: accuracy > 1\n")
+
+
+@pytest.mark.parametrize("option", ["--where", "--sort", "--columns"])
+def test_an_unknown_name_is_2(tree: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    """And says which there are."""
+    assert main(["lineage", "runs", option, "acuracy"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "instrument lineage: no run has 'acuracy'; there are: custom.seed, eval.metric.accuracy, path, run, "
+        "train.algorithm.loss, train.hyper_parameters.batch_size, train.hyper_parameters.learning_rate, "
+        "train.hyper_parameters.optimizer\n",
+    )
+
+
+def test_code_in_an_expression_is_refused(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a wrong call."""
+    assert main(["lineage", "runs", "--where", "__import__('os').system('touch pwned')"]) == 2
+    assert "the only function is has(NAME)" in capsys.readouterr().err
+    assert not (tree.parent / "pwned").exists()
+
+
+def test_all_forms_hold_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON has texts as they are, CSV has them escaped, and safe for spreadsheets."""
+    training(tmp_path / "r", [1.0])
+    lineage(tmp_path / "r", "=Adam\x1b", 0.1, note="a\nb")
+    (row,) = json.loads(printed(capsys, str(tmp_path), "--json"))
+    assert row["train.hyper_parameters.optimizer"] == "=Adam\x1b"
+    assert row["train.hyper_parameters.learning_rate"] == pytest.approx(0.1)
+    assert printed(capsys, str(tmp_path), "--csv", "--columns", "optimizer,note") == (
+        "run,path,train.hyper_parameters.optimizer,custom.note\n" + f"r,{tmp_path}/r,'=Adam\\x1b,a\\nb\n"
+    )

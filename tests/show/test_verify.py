@@ -1,0 +1,81 @@
+"""`instrument verify` and `instrument repair`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from instrument.show.cli import main
+from tests.read.build import encoded, steps, write
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A tree of two runs, one of which has a wrong byte and a torn end."""
+    write(tmp_path / "tree" / "good", steps("scalar", "x", range(5), 1.0, start=0.0))
+    path = write(tmp_path / "tree" / "bad", steps("scalar", "x", range(5), 1.0, start=0.0))
+    data = bytearray(path.read_bytes())
+    data[len(encoded([])[0]) + 20] ^= 1
+    path.write_bytes(data[:-3])
+    return path
+
+
+def test_verify_tells_what_is_whole(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0 for a whole run with its counts, 1 for a damaged one with file, offset and reason of each place."""
+    tree = damaged.parents[1]
+    assert main(["verify", str(tree / "good")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].split()[2:4] == ["6", "5"]
+    assert out[-1] == "1 file, 0 damaged"
+
+    assert main(["verify", str(tree)]) == 1
+    out = capsys.readouterr().out.splitlines()
+    start = len(encoded([])[0])
+    assert f"{damaged} at byte {start}, " in out[3]
+    assert out[3].endswith("the checksum of the payload is wrong")
+    assert out[4].endswith("the file ends inside a frame")
+    assert out[-1] == "2 files, 1 damaged"
+
+
+def test_verify_as_json_and_csv(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same facts."""
+    assert main(["verify", str(damaged), "--json"]) == 1
+    (report,) = json.loads(capsys.readouterr().out)
+    assert (report["frames"], report["values"], report["damaged_places"], report["unfinished_end"]) == (4, 3, 1, True)
+    assert [one["torn"] for one in report["damage"]] == [False, True]
+    assert main(["verify", str(damaged), "--csv"]) == 1
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["frames"], row["values"], row["damaged_places"]) == ("4", "3", "1")
+
+
+def test_verify_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing path and an empty directory have their sentence."""
+    assert main(["verify", str(tmp_path / "missing")]) == 1
+    assert "does not exist" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path)]) == 1
+    assert "no event file" in capsys.readouterr().err
+
+
+def test_repair_writes_new_files(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tree goes to the same places below OUT, and what comes out is whole; nothing is overwritten."""
+    tree, out = damaged.parents[1], tmp_path / "out"
+    before = damaged.read_bytes()
+    assert main(["repair", str(tree), "-o", str(out)]) == 0
+    assert "wrote 10 frames into 2 files" in capsys.readouterr().err
+    assert main(["verify", str(out)]) == 0
+    assert (out / "bad" / damaged.name).stat().st_size < len(before)
+    assert main(["repair", str(tree), "-o", str(out)]) == 1
+    assert "exists" in capsys.readouterr().err
+    assert main(["repair", str(tree), "-o", str(tree)]) == 1
+    assert damaged.read_bytes() == before
+
+
+def test_repair_of_a_file(damaged: Path, tmp_path: Path) -> None:
+    """A file goes to a file, or into a directory that is there."""
+    assert main(["repair", str(damaged), "-o", str(tmp_path / "mended")]) == 0
+    assert main(["repair", str(damaged), "-o", str(tmp_path)]) == 0
+    assert (tmp_path / "mended").read_bytes() == (tmp_path / damaged.name).read_bytes()
