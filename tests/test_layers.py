@@ -36,7 +36,16 @@ ALLOWED: dict[str, set[str]] = {
     "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
-        "collect", "write", "codec", "values", "errors", "framework", "_version", "mindspore", "dill", "numpy",
+        "collect",
+        "write",
+        "codec",
+        "values",
+        "errors",
+        "framework",
+        "_version",
+        "mindspore",
+        "dill",
+        "numpy",
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.

@@ -64,8 +64,8 @@ def _on_the_rest(capture: Capture, counted: Counted, in_steps: int) -> Iterator[
     executions = len(counted.executions)
     if len(capture.steps) and 0 < in_steps < executions:
         yield (
-            f"{executions - in_steps} of {executions} executions ran in no step: between steps, as in an evaluation, or "
-            "in one that had not ended."
+            f"{executions - in_steps} of {executions} executions ran in no step: between steps, as in an evaluation, "
+            "or in one that had not ended."
         )
 
 

@@ -455,7 +455,7 @@ def _free_bytes(path: str) -> int:
 
 
 def _give_way() -> None:
-    """Training comes first. Where its processor is busy, being woken must not take it away in the middle of a record."""
+    """Training comes first: being woken must not take its processor away in the middle of a record."""
     try:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         os.nice(_NICE)
