@@ -1,8 +1,9 @@
 """The weights that a loss landscape will need: checkpoints at the given steps or epochs, and what they are.
 
-Files and keys are MindSpore's, so that its landscape generator reads them:
-`ckpt_dir/{Network}_{number}_{unit}.ckpt` and `ckpt_dir/train_metadata.json`.
-Each is written under a temporary name and renamed when it is whole.
+Files and keys are MindSpore's: `ckpt_dir/{Network}_{number}_{unit}.ckpt` and `ckpt_dir/train_metadata.json`. Paths are
+relative to `ckpt_dir`, so that a run can be moved. Each file is written under a temporary name and renamed when it is
+whole. Training waits for a copy of the weights only; a thread, which is there while there is something to write, does
+the rest, and keeps the metadata up to date: a training that is killed leaves what can be drawn.
 """
 
 from __future__ import annotations
@@ -10,19 +11,28 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import stat
+import threading
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mindspore
+import numpy as np
+from numpy.typing import NDArray
 
+from instrument.collect.convert import to_array
 from instrument.collect.sources import innermost_network
 
 log = logging.getLogger("instrument")
 
 METADATA = "train_metadata.json"
 _KEYS = ("landscape_size", "unit", "num_samples", "create_landscape", "intervals")
+_CREATE = {"train": True, "result": True}
+#: Copies of weights that wait for the disk; beyond this, training waits.
+_MOST_WAITING_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class LandscapeOptions:
     landscape_size: int = 40
     unit: str = "step"
     num_samples: int = 2048
-    create_landscape: Mapping[str, bool] = field(default_factory=lambda: {"train": True, "result": True})
+    create_landscape: Mapping[str, bool] = field(default_factory=lambda: dict(_CREATE))
 
     @classmethod
     def from_dict(cls, given: Any) -> LandscapeOptions:
@@ -48,7 +58,7 @@ class LandscapeOptions:
             raise ValueError("collect_landscape has no intervals; expected lists of steps or epochs, e.g. [[1, 2, 3]].")
         options = cls(**{**given, "intervals": _intervals(given["intervals"])})
         options._check()
-        return options
+        return replace(options, create_landscape={**_CREATE, **options.create_landscape})
 
     def _check(self) -> None:
         if not _is_int(self.landscape_size) or not 3 <= self.landscape_size <= 256:
@@ -58,7 +68,7 @@ class LandscapeOptions:
         if not _is_int(self.num_samples) or self.num_samples < 1:
             raise ValueError(f"num_samples is {self.num_samples!r}; expected an int of at least 1.")
         create = self.create_landscape
-        if not isinstance(create, Mapping) or set(create) - {"train", "result"}:
+        if not isinstance(create, Mapping) or set(create) - set(_CREATE):
             raise ValueError(f"create_landscape is {create!r}; expected a dictionary with the keys train and result.")
         if not all(isinstance(value, bool) for value in create.values()):
             raise TypeError(f"create_landscape is {create!r}; expected True or False as values.")
@@ -81,6 +91,19 @@ def _intervals(given: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(result)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A copy of all parameters: name, array, and the type in which it is saved."""
+
+    number: int
+    path: str
+    parameters: list[tuple[str, NDArray[np.generic], Any]]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(array.nbytes for _, array, _ in self.parameters)
+
+
 class Checkpoints:
     """Keeps a network's weights during one training."""
 
@@ -88,49 +111,140 @@ class Checkpoints:
         self._directory = os.path.realpath(directory)
         self._options = options
         self._wanted = {number for interval in options.intervals for number in interval}
+        self._taken: set[int] = set()
         self._saved: dict[int, str] = {}
+        self._before: int | None = None
+        self._said = False
+        self._steps_per_epoch = 0
+        self._jobs: deque[_Job] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
 
     @property
     def unit(self) -> str:
         return self._options.unit
 
-    def begin(self) -> None:
+    def begin(self, network: Any = None) -> None:
         """Make the directory and take away what an earlier training left: a landscape of two runs would be wrong.
+
+        With a network it is said how much room its weights will take; else that is said with the first `save`.
 
         Raises:
             OSError: the directory cannot be written.
         """
         os.makedirs(self._directory, exist_ok=True)
         for name in os.listdir(self._directory):
-            if name == METADATA or name.endswith((f"_{self.unit}.ckpt", ".part.ckpt")):
+            if name == METADATA or name.endswith(("_step.ckpt", "_epoch.ckpt", ".part.ckpt", ".json.part")):
                 os.remove(os.path.join(self._directory, name))
+        if network is not None:
+            self._say_size(innermost_network(network))
 
     def save(self, number: int, network: Any) -> None:
-        """Keep the weights after step or epoch `number`, if they are wanted."""
-        if number not in self._wanted or number in self._saved:
+        """Keep the weights after step or epoch `number`, if they are wanted.
+
+        Raises:
+            Exception: whatever kept an earlier one from being written.
+        """
+        passed = sorted(self._passed(number))
+        if passed:
+            log.warning(
+                "No weights are kept at %s %s: hooks come at %d and next at %d. In dataset sink mode they come at the "
+                "end of an epoch only; take dataset_sink_mode=False, the unit 'epoch', or such steps.", self.unit,
+                passed, self._before, number,
+            )  # fmt: skip
+        is_first, self._before = self._before is None, number
+        if is_first and not self._said:
+            self._say_size(innermost_network(network))
+        if number not in self._wanted or number in self._taken:
             return
         backbone = innermost_network(network)
+        self._taken.add(number)
         path = os.path.join(self._directory, f"{type(backbone).__name__}_{number}_{self.unit}.ckpt")
-        partial = path.removesuffix(".ckpt") + ".part.ckpt"
-        mindspore.save_checkpoint(backbone, partial)
+        self._write(_Job(number, path, _copies(backbone)))
+
+    def _passed(self, number: int) -> set[int]:
+        if self._before is None:
+            return set()
+        return {wanted for wanted in self._wanted if self._before < wanted < number}
+
+    def _say_size(self, backbone: Any) -> None:
+        """How much room the weights will take, before the first of them is written."""
+        self._said = True
+        one = sum(int(parameter.nbytes) for parameter in backbone.get_parameters())
+        needed, free = one * len(self._wanted), shutil.disk_usage(self._directory).free
+        text = "For the landscape, %d checkpoints of %.1f MB are kept in %s: %.1f MB; %.1f MB are free there."
+        level = logging.WARNING if needed > free else logging.INFO
+        log.log(level, text, len(self._wanted), one / 1e6, self._directory, needed / 1e6, free / 1e6)
+
+    # ------------------------------------------------------------------ the thread that writes
+
+    def _write(self, job: _Job) -> None:
+        self._raise_error()
+        with self._lock:
+            waiting = sum(one.size_bytes for one in self._jobs)
+            self._jobs.append(job)
+            thread = self._thread
+            if thread is None:
+                thread = self._thread = threading.Thread(target=self._write_all, name="instrument-checkpoints")
+                thread.start()
+        if waiting and waiting + job.size_bytes > _MOST_WAITING_BYTES:
+            thread.join()
+
+    def _write_all(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._thread = None
+                    return
+                job = self._jobs.popleft()
+            try:
+                self._write_one(job)
+            except Exception as error:  # noqa: BLE001  the training thread is told with its next call
+                self._error = self._error or error
+
+    def _write_one(self, job: _Job) -> None:
+        partial = job.path.removesuffix(".ckpt") + ".part.ckpt"
+        tensors = [{"name": name, "data": mindspore.Tensor(array, dtype)} for name, array, dtype in job.parameters]
+        mindspore.save_checkpoint(tensors, partial)
         # MindSpore makes it readable for its owner alone; whoever may read the run may read its weights.
         os.chmod(partial, stat.S_IMODE(os.stat(self._directory).st_mode) & 0o666)
-        os.replace(partial, path)
-        self._saved[number] = path
+        os.replace(partial, job.path)
+        self._saved[job.number] = os.path.basename(job.path)
+        self._write_metadata()
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    # ------------------------------------------------------------------ the end
 
     def end(self, steps_per_epoch: int) -> None:
-        """Write the metadata, and say which numbers training never reached."""
-        missing = sorted(self._wanted - set(self._saved))
+        """Return when all is written, and say which numbers training never reached.
+
+        Raises:
+            Exception: whatever kept weights from being written.
+        """
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        self._steps_per_epoch = steps_per_epoch
+        self._write_metadata()
+        missing = sorted(self._wanted - self._taken)
         if missing:
             log.warning(
                 "No weights were kept for the landscape at %s %s: training did not stop there. Their intervals cannot "
                 "be drawn.", self.unit, missing,
             )  # fmt: skip
+        self._raise_error()
+
+    def _write_metadata(self) -> None:
         options = self._options
         metadata = {
             "epoch_group": {str(index): list(interval) for index, interval in enumerate(options.intervals)},
             "model_params_file_map": {str(number): path for number, path in sorted(self._saved.items())},
-            "step_per_epoch": steps_per_epoch,
+            "step_per_epoch": self._steps_per_epoch,
             "unit": options.unit,
             "num_samples": options.num_samples,
             "landscape_size": options.landscape_size,
@@ -141,3 +255,11 @@ class Checkpoints:
         with open(partial, "w", encoding="utf-8") as file:
             json.dump(metadata, file)
         os.replace(partial, path)
+
+
+def _copies(backbone: Any) -> list[tuple[str, NDArray[np.generic], Any]]:
+    """What the optimiser will change in place is copied now."""
+    return [
+        (parameter.name, to_array(parameter, parameter.name)[0].copy(), parameter.dtype)
+        for parameter in backbone.get_parameters()
+    ]

@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -57,7 +58,8 @@ def to_npz(surface: LossSurface) -> bytes:
     metadata = {"tag": surface.tag, **surface.metadata}
     arrays["metadata"] = np.array(json.dumps(metadata, ensure_ascii=False, default=str))
     file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
+    named: dict[str, Any] = dict(arrays)  # NumPy 1.26 would take allow_pickle for the name of an array
+    np.savez_compressed(file, **named)
     return file.getvalue()
 
 

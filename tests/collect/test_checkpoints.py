@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from mindspore import nn
 
 from instrument import SummaryCollector
+from instrument.collect import checkpoints
 from tests.collect.fake import Loop
 
 Said = Callable[..., list[str]]
@@ -68,17 +70,16 @@ def test_weights_are_kept_at_the_steps_of_the_intervals(tmp_path: Path) -> None:
 
 
 def test_metadata_has_mindspores_keys(tmp_path: Path) -> None:
-    """The keys and their form are those that MindSpore's generator reads: groups, paths by number, and the options."""
+    """The keys and their form are those that MindSpore's generator reads: groups, files by number, and the options."""
     landscape = {
         "intervals": [[1, 2, 3], [2, 4, 6]], "landscape_size": 20, "num_samples": 512,
         "create_landscape": {"train": True, "result": False},
     }  # fmt: skip
     train(tmp_path, landscape, range(1, 7), batch_num=6)
     found = metadata(tmp_path)
-    directory = os.path.realpath(tmp_path / "ckpt_dir")
     assert found == {
         "epoch_group": {"0": [1, 2, 3], "1": [2, 4, 6]},
-        "model_params_file_map": {str(n): os.path.join(directory, f"Small_{n}_step.ckpt") for n in (1, 2, 3, 4, 6)},
+        "model_params_file_map": {str(n): f"Small_{n}_step.ckpt" for n in (1, 2, 3, 4, 6)},
         "step_per_epoch": 6,
         "unit": "step",
         "num_samples": 512,
@@ -143,3 +144,69 @@ def test_without_being_asked_no_weights_are_kept(tmp_path: Path) -> None:
     """Unlike in MindSpore, a landscape's checkpoints are made only for intervals that somebody gave."""
     Loop(SummaryCollector(tmp_path, num_process=0)).train(range(1, 4))
     assert not (tmp_path / "ckpt_dir").exists()
+
+
+def test_files_are_named_relative_to_the_metadata(tmp_path: Path) -> None:
+    """A run that was moved can be drawn: the metadata holds no place."""
+    train(tmp_path / "run", {"intervals": [[1, 2, 3]]}, range(1, 4))
+    assert str(tmp_path) not in (tmp_path / "run" / "ckpt_dir" / "train_metadata.json").read_text()
+
+
+def test_both_kinds_stand_in_the_metadata(tmp_path: Path) -> None:
+    """A kind of landscape that was not named keeps its default, and MindSpore's generator takes the metadata."""
+    train(tmp_path, {"intervals": [[1, 2, 3]], "create_landscape": {"result": False}}, range(1, 4))
+    assert metadata(tmp_path)["create_landscape"] == {"train": True, "result": False}
+
+
+def test_disk_use_is_said_before_the_first_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Before anything is written it is said how many checkpoints there will be, of what size, and what is free."""
+    with caplog.at_level("INFO", logger="instrument"):
+        train(tmp_path, {"intervals": [[2, 3, 4], [4, 6, 7]]}, range(1, 8))
+    (message,) = [one.getMessage() for one in caplog.records if "For the landscape" in one.getMessage()]
+    assert message.startswith("For the landscape, 5 checkpoints of 0.0 MB are kept in ")
+    assert message.endswith(" MB are free there.")
+
+
+def test_training_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`save` returns while the checkpoint before is still being written, and the end waits for all of them."""
+    network, gate, write = Small(), threading.Event(), ms.save_checkpoint
+    kept = checkpoints.Checkpoints(str(tmp_path), checkpoints.LandscapeOptions.from_dict({"intervals": [[1, 2, 3]]}))
+
+    def slowly(*args: Any) -> None:
+        assert gate.wait(60)
+        write(*args)
+
+    monkeypatch.setattr(ms, "save_checkpoint", slowly)
+    kept.begin(network)
+    for step in (1, 2, 3):
+        network.dense.weight.set_data(ms.Tensor(np.full((2, 3), step, np.float32)))
+        kept.save(step, network)
+    assert os.listdir(tmp_path) == []
+    network.dense.weight.set_data(ms.Tensor(np.zeros((2, 3), np.float32)))
+    gate.set()
+    kept.end(3)
+    for step in (1, 2, 3):
+        saved = ms.load_checkpoint(str(tmp_path / f"Small_{step}_step.ckpt"))
+        np.testing.assert_array_equal(saved["dense.weight"].asnumpy(), np.full((2, 3), step, np.float32))
+
+
+def test_steps_that_hooks_pass_over_are_said_at_once(tmp_path: Path, said: Said) -> None:
+    """In sink mode hooks come at the end of an epoch only: the first that passes over a wanted step says so."""
+    train(tmp_path, {"intervals": [[2, 6, 10]]}, [4], [8], [12])
+    passed = [message for message in said("weights") if "hooks come" in message]
+    assert [message.split(":")[0] for message in passed] == [
+        "No weights are kept at step [6]", "No weights are kept at step [10]",
+    ]  # fmt: skip
+
+
+def test_a_training_that_is_killed_leaves_what_can_be_drawn(tmp_path: Path) -> None:
+    """The metadata is there as soon as the first checkpoint is, and lists those that are whole."""
+    network = Small()
+    kept = checkpoints.Checkpoints(str(tmp_path), checkpoints.LandscapeOptions.from_dict({"intervals": [[1, 2, 3]]}))
+    kept.begin(network)
+    kept.save(1, network)
+    thread = kept._thread
+    if thread is not None:
+        thread.join()
+    found = json.loads((tmp_path / "train_metadata.json").read_text())
+    assert found["model_params_file_map"] == {"1": "Small_1_step.ckpt"}

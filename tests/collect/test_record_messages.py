@@ -124,7 +124,7 @@ def test_a_landscape_comes_back(tmp_path: Path, processes: int, give: Any) -> No
     message.metadata.unit = "step"
     message.metadata.step_per_epoch = 12
     run = record(tmp_path, processes, ("landscape", "landscape_[1, 2, 3]", give(message)))
-    found = run.landscapes("landscape_[1, 2, 3]")[3]
+    found = run.points("landscape", "landscape_[1, 2, 3]")[3]
     assert summary_pb2.LossLandscape.FromString(found.data) == message
 
 

@@ -1,0 +1,1 @@
+"""Saved weights -> directions -> grid of losses -> surface."""

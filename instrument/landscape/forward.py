@@ -1,0 +1,329 @@
+"""One evaluation of the loss: put weights into the user's network, run it over the samples, without a trace behind.
+
+Beside the network as the user made it there are quicker forms of the same computation: compiled as a graph, all samples
+in one batch, convolutions as matrix products. Which one is taken is tried out with two sets of weights; a form whose
+losses differ from the plain ones, or that fails, is not taken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import nn, ops, train
+from numpy.typing import NDArray
+
+from instrument.collect.convert import to_array
+from instrument.errors import InstrumentError
+from instrument.landscape.samples import Samples
+from instrument.landscape.unfold import convolutions, unfolded
+from instrument.landscape.weights import BadCheckpoint, Tensors, listed
+
+log = logging.getLogger("instrument")
+
+#: A quicker form is right when its losses are those of the plain one, but for rounding.
+_SAME_LOSS = 1e-5
+
+
+class EvaluationError(InstrumentError, RuntimeError):
+    """The network cannot be evaluated."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the loss is computed: compiled as a graph, with the samples in few batches, without convolutions."""
+
+    graph: bool
+    joined: bool
+    unfold: bool
+
+
+class _Pass(nn.Cell):
+    """From a batch to the loss and the network's output."""
+
+    def __init__(self, backbone: Any, loss: Any) -> None:
+        super().__init__(auto_prefix=False)  # parameters keep their names
+        self.backbone = backbone
+        self.loss = loss
+
+    def construct(self, data: Any, label: Any) -> Any:
+        output = self.backbone(data)
+        return self.loss(output, label), output
+
+
+class _Whole(nn.Cell):
+    """The same of a network that computes its loss itself: no output is known."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, *columns: Any) -> Any:
+        return self.network(*columns), None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a `callback_fn` gave, taken apart. `loss` is None where the network computes its loss itself."""
+
+    network: Any
+    backbone: Any
+    loss: Any
+    dataset: Any
+    metrics: Mapping[str, Any]
+
+    @property
+    def cell(self) -> Any:
+        """A new cell: MindSpore keeps what it compiled with the cell."""
+        return _Whole(self.backbone) if self.loss is None else _Pass(self.backbone, self.loss)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters of the network by name."""
+        return {parameter.name: parameter for parameter in self.network.get_parameters()}
+
+
+def parts_of(answer: Any) -> Parts:
+    """Check and take apart what `callback_fn` returned: model, network, dataset, metrics.
+
+    The loss is that of `model.train_network` inside the cells that train: an optimiser is never run.
+
+    Raises:
+        TypeError, ValueError: it is something else, or the network is not the model's.
+    """
+    if not isinstance(answer, tuple) or len(answer) != 4:
+        found = f"{len(answer)} things" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+        raise TypeError(f"callback_fn gave {found}; expected (model, network, dataset, metrics).")
+    model, network, dataset, metrics = answer
+    if not isinstance(network, nn.Cell) or not isinstance(getattr(model, "train_network", None), nn.Cell):
+        raise TypeError(
+            f"callback_fn gave a {type(model).__name__} and a {type(network).__name__} first; expected a "
+            "mindspore.train.Model and the network (nn.Cell) inside it."
+        )
+    if metrics is not None and not isinstance(metrics, (Mapping, set)):
+        raise TypeError(f"callback_fn gave a {type(metrics).__name__} as metrics; expected a dictionary by name.")
+    cell = _without_training(model.train_network)
+    backbone, loss = getattr(cell, "_backbone", cell), getattr(cell, "_loss_fn", None)
+    if not {id(one) for one in network.get_parameters()} & {id(one) for one in cell.get_parameters()}:
+        raise ValueError(
+            "callback_fn gave a network that is not part of its model: the weights put into it would change nothing. "
+            "Return the network that the Model was made with."
+        )
+    return Parts(network, backbone, loss, dataset, _metrics(metrics))
+
+
+def _metrics(given: Any) -> dict[str, Any]:
+    """By name, of a dictionary or of a set of names that MindSpore knows."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    return {str(name): train.get_metric_fn(name) for name in given or ()}
+
+
+def _without_training(cell: Any) -> Any:
+    """The cell that gives the loss, inside those that give it to an optimiser."""
+    while getattr(cell, "optimizer", None) is not None and isinstance(getattr(cell, "network", None), nn.Cell):
+        cell = cell.network
+    return cell
+
+
+class Forward:
+    """Evaluates the loss of a network at given weights. To be closed; a `with` block does it.
+
+    While it is open the network holds other weights than it came with, and is in evaluation mode; afterwards all is as
+    it was, bit for bit.
+
+    Args:
+        parts: of the user's `callback_fn`.
+        samples: on which every point is evaluated.
+        metrics: further values, by name, of the same pass.
+    """
+
+    def __init__(self, parts: Parts, samples: Samples, metrics: Mapping[str, Any]) -> None:
+        self.parts = parts
+        self.parameters = parts.parameters
+        self._metrics = dict(metrics)
+        self._samples = samples
+        self._stack = ExitStack()
+        self._stack.enter_context(_kept(parts.network, self.parameters))
+        self._form_stack = self._stack.enter_context(ExitStack())
+        self._cell: Any = None
+        self._batches: list[tuple[Any, ...]] = []
+        self._sizes: list[int] = []
+        self._last: Tensors = {}
+
+    def __enter__(self) -> Forward:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stack.close()
+        self._cell, self._batches = None, []
+
+    # ------------------------------------------------------------------ weights and losses
+
+    def put(self, tensors: Tensors) -> None:
+        """Set parameters by name; they are cast to the parameter's own type."""
+        for name, values in tensors.items():
+            parameter = self.parameters[name]
+            # A copy of MindSpore's own: memory that is aligned otherwise could round otherwise.
+            parameter.set_data(mindspore.Tensor(np.ascontiguousarray(values), parameter.dtype))
+
+    def values(self) -> NDArray[np.float64]:
+        """(1 + metrics,): loss and metrics with the weights as they are, means over the samples."""
+        total = 0.0
+        for metric in self._metrics.values():
+            metric.clear()
+        for batch, size in zip(self._batches, self._sizes, strict=True):
+            loss, output = self._cell(*batch)
+            total += _mean(loss) * size
+            for metric in self._metrics.values():
+                metric.update(output, batch[1])
+        return np.array([total / sum(self._sizes), *(float(metric.eval()) for metric in self._metrics.values())])
+
+    # ------------------------------------------------------------------ forms
+
+    def use(self, form: Form) -> None:
+        """Compute the loss this way from now on."""
+        self._form_stack.close()
+        if form.graph:
+            self._form_stack.enter_context(_graph_mode())
+        if form.unfold:
+            self._form_stack.enter_context(unfolded(self.parts.network))
+        self._cell = self.parts.cell
+        self._cell.set_train(False)
+        samples = self._samples.joined() if form.joined else self._samples
+        self._sizes = samples.sizes
+        self._batches = [tuple(map(mindspore.Tensor, batch)) for batch in samples.batches]
+
+    def choose(self, allow_unfold: bool, places: Sequence[Tensors]) -> tuple[Form, float]:
+        """Take the quickest form whose losses at all `places` are those of the plain one.
+
+        Returns:
+            The form, and the largest relative difference of its losses from the plain ones.
+        """
+        is_graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
+        plain = Form(is_graph, False, False)
+        try:
+            wanted = self._losses(plain, places)
+        except Exception:
+            if is_graph:
+                raise
+            plain = Form(True, False, False)  # MindSpore 2.10 on NumPy 2 fails at some operators outside of graphs
+            wanted = self._losses(plain, places)
+        can_unfold = (
+            allow_unfold and mindspore.get_context("device_target") == "CPU" and bool(convolutions(self.parts.network))
+        )
+        for form in dict.fromkeys([Form(True, True, can_unfold), Form(True, True, False), Form(True, False, False)]):
+            try:
+                found = self._losses(form, places)
+            except Exception as error:  # noqa: BLE001  the plain form has worked; this one is only quicker
+                log.debug("The form %s cannot be taken: %s", form, error)
+                continue
+            difference = _difference(found, wanted)
+            if difference <= _SAME_LOSS:
+                return form, difference
+            log.info("The form %s is not taken: its losses differ by %.1e.", form, difference)
+        self.use(plain)
+        return plain, 0.0
+
+    def _losses(self, form: Form, places: Sequence[Tensors]) -> list[float]:
+        self.use(form)
+        result = []
+        for place in places:
+            self.put(place)
+            result.append(float(self.values()[0]))
+        return result
+
+    # ------------------------------------------------------------------ gradients
+
+    def gradient(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """(P,): of the mean loss, by these parameters in their order, with the weights as they are."""
+        cell = _Gradient(self._cell, [self.parameters[name] for name in names])
+        total: NDArray[np.float64] = np.zeros(0)
+        for batch, size in zip(self._batches, self._sizes, strict=True):
+            found = cell(*batch)
+            flat = np.concatenate([one.asnumpy().reshape(-1).astype(np.float64) for one in found]) * size
+            total = flat if not total.size else total + flat
+        return total / sum(self._sizes)
+
+
+class _Loss(nn.Cell):
+    def __init__(self, cell: Any) -> None:
+        super().__init__(auto_prefix=False)
+        self.cell = cell
+
+    def construct(self, *columns: Any) -> Any:
+        return self.cell(*columns)[0]
+
+
+class _Gradient(nn.Cell):
+    def __init__(self, cell: Any, parameters: Sequence[Any]) -> None:
+        super().__init__(auto_prefix=False)
+        self.cell = _Loss(cell)
+        self.weights = mindspore.ParameterTuple(parameters)
+        self.operator = ops.GradOperation(get_by_list=True)
+
+    def construct(self, *columns: Any) -> Any:
+        return self.operator(self.cell, self.weights)(*columns)
+
+
+def check_names(parts: Parts, tensors: Tensors, number: int, unit: str) -> list[str]:
+    """Whether a checkpoint has each of the network's parameters, in its shape; what it has beside them.
+
+    Raises:
+        BadCheckpoint: it has not.
+    """
+    parameters = parts.parameters
+    missing = sorted(set(parameters) - set(tensors))
+    extra = sorted(set(tensors) - set(parameters))
+    where = f"The network of callback_fn and the checkpoint of {unit} {number} do not fit"
+    if missing:
+        others = f"; it has {listed(extra)} instead" if extra else ""
+        raise BadCheckpoint(f"{where}: the checkpoint has no {listed(missing)}{others}.")
+    for name, parameter in parameters.items():
+        if tuple(parameter.shape) != tuple(tensors[name].shape):
+            raise BadCheckpoint(f"{where}: {name} has shape {tuple(parameter.shape)} and {tensors[name].shape}.")
+    return extra
+
+
+def _mean(loss: Any) -> float:
+    return float(np.mean(loss.asnumpy().astype(np.float64)))
+
+
+def _difference(found: Sequence[float], wanted: Sequence[float]) -> float:
+    gaps = [
+        0.0 if a == b or (np.isnan(a) and np.isnan(b)) else abs(a - b) / max(abs(b), 1e-12)
+        for a, b in zip(found, wanted, strict=True)
+    ]
+    return max(gaps, default=0.0)
+
+
+@contextmanager
+def _graph_mode() -> Iterator[None]:
+    before = mindspore.get_context("mode")
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    try:
+        yield
+    finally:
+        mindspore.set_context(mode=before)
+
+
+@contextmanager
+def _kept(network: Any, parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Afterwards the network has the parameters, and its cells the mode, that they have now."""
+    before = {name: to_array(parameter, name)[0].copy() for name, parameter in parameters.items()}
+    modes = [(cell, cell.training) for _, cell in network.cells_and_names()]
+    try:
+        yield
+    finally:
+        for name, values in before.items():
+            parameters[name].set_data(mindspore.Tensor(values, parameters[name].dtype))
+        for cell, mode in modes:
+            cell.training = mode

@@ -1,0 +1,286 @@
+"""`SummaryLandscape`: what a user calls."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import Any
+
+from instrument.collect.checkpoints import LandscapeOptions
+from instrument.landscape import compute, grid, planes, weights
+from instrument.landscape.crowd import check_executor
+from instrument.landscape.make import Options, generate, layout_of, make, opened, run
+from instrument.landscape.planes import AUTO
+from instrument.landscape.progress import Report
+from instrument.landscape.sending import pickled
+from instrument.landscape.weights import BadCheckpoint, Source
+from instrument.landscape.workers import Processes
+from instrument.values import LossSurface
+
+log = logging.getLogger("instrument")
+
+#: MindSpore's limits of `device_ids`.
+_DEVICES = range(8)
+
+
+class SummaryLandscape:
+    """The loss around the path that a training took, from the weights that its `SummaryCollector` kept.
+
+        SummaryLandscape("./run").compute(callback_fn)
+        read("./run").landscapes
+
+    Args:
+        summary_dir: the directory of a run, with its `ckpt_dir`; ours or MindSpore's.
+
+    `callback_fn` is a function without arguments that gives `(model, network, dataset, metrics)`: a
+    `mindspore.train.Model`, the network inside it, a batched dataset, and metrics by name (None for none). The loss is
+    the model's, averaged over the samples, in evaluation mode. Its optimiser, if it has one, is never run, and the
+    network has its own parameters and mode again afterwards, also after an error.
+
+    A landscape that was interrupted goes on where it ended when it is asked for again; until it is finished, what it
+    needs for that lies in `landscape_unfinished` of the output directory, which may be removed. Ever finer grids are
+    written as they are finished, each replacing the one before, so that `read(run).landscapes` shows what there is.
+    """
+
+    def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
+        if not isinstance(summary_dir, (str, os.PathLike)):
+            raise TypeError(f"summary_dir is a {type(summary_dir).__name__}; expected the path of a run's directory.")
+        self._directory = os.path.abspath(os.path.expanduser(os.fsdecode(summary_dir)))
+
+    def clean_ckpt(self) -> None:
+        """Remove the checkpoints of the run; landscapes stay."""
+        shutil.rmtree(os.path.join(self._directory, weights.CKPT_DIR), ignore_errors=True)
+
+    # ------------------------------------------------------------------ MindSpore's call
+
+    def gen_landscapes_with_multi_process(
+        self,
+        callback_fn: Callable[[], Any],
+        collect_landscape: Mapping[str, Any] | None = None,
+        device_ids: Sequence[int] | None = None,
+        output: str | os.PathLike[str] | None = None,
+    ) -> list[LossSurface]:
+        """The landscapes that were asked for when the run was collected, with MindSpore's axes and meanings.
+
+        Metrics of `callback_fn` beside the loss are computed on the same points. An interval that cannot be drawn is
+        said and passed over; the others are made.
+
+        Args:
+            collect_landscape: options that replace those of the collector, by its names.
+            device_ids: one worker process for each; None or a single one computes in this process. On the CPU only
+                their number counts.
+            output: the directory for the event file; the run's own by default.
+
+        Returns:
+            One surface for each interval, and that of the result.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong, or no landscape at all can be made.
+            FileNotFoundError: there are no checkpoints.
+        """
+        source = _changed(weights.find(self._directory), collect_landscape)
+        devices = _check_devices(device_ids)
+        parts = compute.prepare(callback_fn)
+        wanted = [name for name in parts.metrics if parts.loss is not None]
+        metrics = compute.checked_metrics(parts, wanted)
+        if len(devices) > 1:
+            pickled(callback_fn)
+        with _processes(devices if len(devices) > 1 else []) as executor:
+            options = Options(callback_fn, parts, metrics, source.samples, True, executor, None, self._output(output))
+            return generate(source, options)
+
+    # ------------------------------------------------------------------ ours
+
+    def compute(
+        self,
+        callback_fn: Callable[[], Any],
+        *,
+        axes: Any = "anchored",
+        normalize: str | None = AUTO,
+        size: int = 40,
+        extent: Any = "auto",
+        seed: int = 0,
+        metrics: Iterable[str] | None = None,
+        executor: Executor | None = None,
+        workers: int = 0,
+        checkpoints: Mapping[int, Any] | None = None,
+        interval: Sequence[int] | None = None,
+        num_samples: int | None = None,
+        parameters: str | Sequence[str] | None = None,
+        unfold: bool = True,
+        output: str | os.PathLike[str] | None = None,
+        tag: str | None = None,
+        progress: Report | None = None,
+    ) -> LossSurface:
+        """The losses on a plane through the last checkpoint.
+
+        Args:
+            axes: `"anchored"`, `"centred"` or `"mindspore"`: the two leading principal axes of the path, see
+                `directions.principal_axes`; `"random"`; `"hessian"`, the two directions in which the loss curves most;
+                or two directions, each a flat array or a dictionary of arrays by parameter name.
+            normalize: `"filter"`, `"layer"` (see `directions.normalized`) or None: the axes keep their length. `"auto"`
+                is "filter" for random axes, "layer" for those of MindSpore, None for all others.
+            size: points along an axis, 3 to 256. The origin is evaluated beside them, as is each checkpoint.
+            extent: how far the grid goes, in the units of the axes: x from, to, y from, to; or one number, as far to
+                each side. `"auto"` is the path with a fifth of its width around it; without a path it is 1.
+            seed: of random axes.
+            metrics: names of metrics that `callback_fn` gives, to be computed from the same pass.
+            executor: any `concurrent.futures.Executor`; it must see the output directory.
+            workers: so many processes of our own; 0 computes in this one.
+            checkpoints: a dictionary from step or epoch to a `.ckpt` or `.npz` file, or to arrays by name; by default
+                those that the collector kept.
+            interval: the steps or epochs to take; by default all.
+            num_samples: so many of the dataset's first samples; by default what the collector was told, or 2048.
+            parameters: those that are moved, a regular expression or a list of names; by default all that are trained
+                (for "mindspore" those with `weight` or `bias` in their name). All others stay as at the origin.
+            unfold: on the CPU, compute convolutions as matrix products, where that gives the same losses.
+            output: the directory for the event file; the run's own by default.
+            tag: under which the landscape is recorded.
+            progress: called with points done, points in all, and seconds left (None before there is a rate).
+
+        Raises:
+            TypeError, ValueError: an argument is wrong; the checkpoints cannot be read, do not fit, or span no plane.
+            FileNotFoundError: there are no checkpoints.
+            EvaluationError: the network cannot be evaluated.
+        """
+        wish = planes.wish(axes, normalize, size, extent, seed, parameters)
+        source = self._source(checkpoints, num_samples)
+        with self._options(callback_fn, metrics, executor, workers, source, unfold, output, progress) as options:
+            numbers = _numbers(source, interval)
+            if not wish.has_path:
+                numbers = numbers[-1:]
+            name = tag or f"landscape_{[numbers[0], numbers[-1]] if wish.has_path else numbers}_{wish.axes}"
+            with opened(options.output) as sink:
+                return make(wish, numbers, source, options, sink, name)
+
+    def compute_line(
+        self,
+        callback_fn: Callable[[], Any],
+        first: int | None = None,
+        last: int | None = None,
+        *,
+        size: int = 41,
+        extent: tuple[float, float] = (-0.5, 1.5),
+        metrics: Iterable[str] | None = None,
+        executor: Executor | None = None,
+        workers: int = 0,
+        checkpoints: Mapping[int, Any] | None = None,
+        num_samples: int | None = None,
+        parameters: str | Sequence[str] | None = None,
+        unfold: bool = True,
+        output: str | os.PathLike[str] | None = None,
+        tag: str | None = None,
+        progress: Report | None = None,
+    ) -> LossSurface:
+        """The losses along the line (1 - x) first + x last between two checkpoints, and beyond both.
+
+        Args:
+            first, last: their steps or epochs; by default the first and the last that there are.
+            extent: x from, to.
+
+        All else is as for `compute`; the surface has one row.
+        """
+        wish = planes.wish("anchored", None, size, "auto", 0, parameters)
+        ends = grid.check_extent((*_two(extent), -1.0, 1.0))
+        source = self._source(checkpoints, num_samples)
+        with self._options(callback_fn, metrics, executor, workers, source, unfold, output, progress) as options:
+            every = _numbers(source, None)
+            chosen = [every[0] if first is None else first, every[-1] if last is None else last]
+            found = {one.number: one for one in weights.load(source, chosen)}
+            path = [found[number] for number in chosen]
+            layout, excluded = layout_of(wish, path, options.parts, source.unit)
+            plane, known = planes.line_of(path[0], path[1], layout, size, ends)
+            with opened(options.output) as sink:
+                return run(plane, known, path, excluded, source, options, sink, tag or f"line_{chosen}")
+
+    # ------------------------------------------------------------------ what both share
+
+    def _output(self, output: Any) -> str:
+        return self._directory if output is None else os.path.abspath(os.path.expanduser(os.fspath(output)))
+
+    def _source(self, checkpoints: Any, num_samples: Any) -> Source:
+        if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):
+            raise TypeError(f"num_samples is {num_samples!r}; expected an int of at least 1.")
+        if num_samples is not None and num_samples < 1:
+            raise ValueError(f"num_samples is {num_samples}; expected an int of at least 1.")
+        source = weights.find(self._directory) if checkpoints is None else Source(weights.given(checkpoints))
+        return source.changed(samples=num_samples)
+
+    @contextmanager
+    def _options(
+        self, callback: Any, metrics: Any, executor: Any, workers: Any, source: Source, unfold: bool, output: Any,
+        progress: Report | None,
+    ) -> Iterator[Options]:  # fmt: skip
+        check_executor(executor)
+        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+            raise ValueError(f"workers is {workers!r}; expected an int of at least 0.")
+        if workers and executor is not None:
+            raise ValueError("Give either executor or workers, not both.")
+        parts = compute.prepare(callback)
+        names = compute.checked_metrics(parts, metrics)
+        if workers or executor is not None:
+            pickled(callback)
+        with _processes([None] * workers) as own:
+            yield Options(
+                callback, parts, names, source.samples, unfold, executor or own, progress, self._output(output)
+            )
+
+
+@contextmanager
+def _processes(devices: Sequence[int | None]) -> Iterator[Executor | None]:
+    """An executor with a process for each device, none where there are no devices."""
+    if not devices:
+        yield None
+        return
+    executor = Processes(devices)
+    try:
+        yield executor
+    except BaseException:
+        executor.shutdown(cancel_futures=True)
+        raise
+    executor.shutdown()
+
+
+def _numbers(source: Source, interval: Sequence[int] | None) -> list[int]:
+    numbers = sorted(set(source.files if interval is None else interval))
+    if not numbers:
+        raise BadCheckpoint("There is no checkpoint at all; training reached none of the steps that were asked for.")
+    return numbers
+
+
+def _two(extent: Any) -> tuple[float, float]:
+    if not isinstance(extent, Sequence) or isinstance(extent, str) or len(extent) != 2:
+        raise TypeError(f"extent is {extent!r}; expected two numbers: x from, to.")
+    return extent[0], extent[1]
+
+
+# ---------------------------------------------------------------- MindSpore's options
+
+
+def _changed(source: Source, given: Mapping[str, Any] | None) -> Source:
+    """The source with what `collect_landscape` replaces; the same checks as when it is collected."""
+    if given is None:
+        return source
+    if not isinstance(given, Mapping):
+        raise TypeError(f"collect_landscape is a {type(given).__name__}; expected a dictionary or None.")
+    options = LandscapeOptions.from_dict({"intervals": [[1, 2, 3]], **given})
+    return source.changed(
+        intervals=options.intervals if "intervals" in given else None,
+        size=options.landscape_size if "landscape_size" in given else None,
+        samples=options.num_samples if "num_samples" in given else None,
+        create=options.create_landscape if "create_landscape" in given else None,
+    )
+
+
+def _check_devices(device_ids: Any) -> list[int]:
+    if device_ids is None:
+        return []
+    if not isinstance(device_ids, (list, tuple)) or not all(type(number) is int for number in device_ids):
+        raise TypeError(f"device_ids is {device_ids!r}; expected a list of int, or None.")
+    if not all(number in _DEVICES for number in device_ids) or len(set(device_ids)) < len(device_ids):
+        raise ValueError(f"device_ids is {list(device_ids)}; expected different numbers from 0 to 7.")
+    return list(device_ids)

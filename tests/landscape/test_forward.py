@@ -1,0 +1,257 @@
+"""One evaluation: evaluation mode, no optimiser's step, all as before, and quick forms that give the same loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn, ops
+from mindspore.train import Accuracy, Loss, Model
+
+from instrument.landscape import samples
+from instrument.landscape.forward import Form, Forward, check_names, parts_of
+from instrument.landscape.unfold import convolutions, unfolded
+from instrument.landscape.weights import BadCheckpoint
+from tests.landscape import build
+
+PICTURES = np.random.default_rng(2).random((20, 3, 12, 11)).astype(np.float32)
+LABELS = (np.arange(20) % 3).astype(np.int32)
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> None:
+    ms.set_context(mode=ms.GRAPH_MODE)
+
+
+class Conv(nn.Cell):
+    """A convolution, whatever its options, then normalisation, dropout and a dense layer."""
+
+    def __init__(self, conv: nn.Cell) -> None:
+        super().__init__()
+        self.conv = conv
+        self.norm = nn.BatchNorm2d(4)
+        self.dropout = nn.Dropout(p=0.5)
+        self.dense = nn.Dense(4, 3)
+
+    def construct(self, x: ms.Tensor) -> ms.Tensor:
+        x = ops.relu(self.norm(self.conv(x)))
+        return self.dense(self.dropout(ops.reduce_mean(x, (2, 3))))
+
+
+def conv_answer(conv: nn.Cell | None = None, batch: int = 8) -> Any:
+    network = Conv(conv or nn.Conv2d(3, 4, 3))
+    optimizer = nn.Momentum(network.trainable_params(), 0.5, 0.9)
+    model = Model(network, build.cross_entropy(), optimizer)
+    return model, network, build.dataset(PICTURES, LABELS, batch), {"Loss": Loss(), "acc": Accuracy()}
+
+
+def held(network: nn.Cell) -> dict[str, Any]:
+    return {parameter.name: parameter.asnumpy().copy() for parameter in network.get_parameters()}
+
+
+def test_evaluation_changes_nothing() -> None:
+    """Neither an optimiser's step, nor dropout, nor batch statistics: one point has one loss, time and again."""
+    answer = conv_answer()
+    parts, network = parts_of(answer), answer[1]
+    before = held(network)
+    with Forward(parts, samples.take(parts.dataset, 20), {"acc": parts.metrics["acc"]}) as forward:
+        forward.use(Form(True, False, False))
+        losses = [forward.values().tolist() for _ in range(5)]
+        assert held(network).keys() == before.keys()
+        assert all(np.array_equal(values, before[name]) for name, values in held(network).items())
+    assert losses == [losses[0]] * 5
+    network.set_train(False)
+    output = network(ms.Tensor(PICTURES))
+    loss = float(build.cross_entropy()(output, ms.Tensor(LABELS)).asnumpy())
+    accuracy = float(np.mean(output.asnumpy().argmax(axis=1) == LABELS))
+    assert losses[0] == pytest.approx([loss, accuracy], rel=1e-5)
+
+
+def fail_inside(parts: Any, before: dict[str, Any]) -> None:
+    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+        forward.use(Form(True, True, True))
+        forward.put({name: values + 1 for name, values in before.items()})
+        forward.values()
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph", "pynative"])
+def test_all_is_as_before_even_after_an_error(mode: int) -> None:
+    """Parameters to the last bit, the mode of each cell, the class of each convolution, and the context."""
+    ms.set_context(mode=mode)
+    answer = conv_answer()
+    parts, network = parts_of(answer), answer[1]
+    network.set_train(True)
+    network.norm.set_train(False)
+    before = held(network)
+    with pytest.raises(ZeroDivisionError):
+        fail_inside(parts, before)
+    assert all(np.array_equal(values, before[name]) for name, values in held(network).items())
+    assert (network.training, network.norm.training, type(network.conv)) == (True, False, nn.Conv2d)
+    assert ms.get_context("mode") == mode
+
+
+OPTIONS = [
+    {"pad_mode": "valid"}, {"pad_mode": "same"}, {"pad_mode": "same", "stride": 2},
+    {"pad_mode": "same", "stride": (3, 2)},
+    {"pad_mode": "pad", "padding": 2}, {"pad_mode": "pad", "padding": (1, 0, 2, 1), "stride": 2},
+    {"dilation": 2, "pad_mode": "same"}, {"dilation": (2, 1), "pad_mode": "valid", "has_bias": True},
+    {"kernel_size": (3, 5), "has_bias": True}, {"kernel_size": (4, 2), "stride": (2, 3), "pad_mode": "same"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_unfolded_convolutions_are_the_same(options: dict[str, Any]) -> None:
+    """Kernels, strides, dilations, padding of each mode, and biases."""
+    conv = nn.Conv2d(3, 4, **{"kernel_size": 3, **options})
+    network = nn.SequentialCell(conv)
+    expected = conv(ms.Tensor(PICTURES)).asnumpy()
+    assert convolutions(network) == [conv]
+    with unfolded(network):
+        found = nn.SequentialCell(conv)(ms.Tensor(PICTURES)).asnumpy()
+    assert type(conv) is nn.Conv2d
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_only_what_is_the_same_is_unfolded() -> None:
+    """Not groups, not kernels of 1 x 1, which are quick already, and not a class of the user's own."""
+
+    class Own(nn.Conv2d):
+        pass
+
+    assert convolutions(nn.SequentialCell(nn.Conv2d(4, 4, 3, group=2), nn.Conv2d(4, 4, 1), Own(4, 4, 3))) == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_quickest_form_with_the_same_losses_is_taken(allowed: bool) -> None:
+    """On the CPU that is a graph, few batches, and convolutions as products unless that is switched off."""
+    answer = conv_answer()
+    parts = parts_of(answer)
+    other = {name: values + 0.1 for name, values in held(answer[1]).items()}
+    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+        form, difference = forward.choose(allowed, [held(answer[1]), other])
+        assert form == Form(True, True, allowed)
+        assert difference < 1e-5
+
+
+def test_a_form_with_other_losses_is_not_taken() -> None:
+    """A network whose output depends on the batch keeps the user's batches."""
+
+    class Batchwise(build.Small):
+        def construct(self, x: ms.Tensor) -> ms.Tensor:
+            return super().construct(x) * x.shape[0]
+
+    network = Batchwise()
+    parts = parts_of((Model(network, build.cross_entropy()), network, build.small_dataset(8), None))
+    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+        form, _ = forward.choose(True, [held(network)])
+        assert form == Form(True, False, False)
+
+
+def test_outside_of_graphs_a_graph_is_taken() -> None:
+    """PyNative takes ten times as long; the network follows the weights that it is given."""
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    parts = parts_of(build.small_callback())
+    path: Any = build.small_checkpoints(3)
+    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+        assert forward.choose(True, [path[1], path[3]])[0] == Form(True, True, False)
+        for tensors in path.values():
+            forward.put(tensors)
+            assert forward.values()[0] == pytest.approx(build.small_loss(tensors), rel=1e-5)
+    assert ms.get_context("mode") == ms.PYNATIVE_MODE
+
+
+def test_samples_are_taken_as_asked() -> None:
+    """Exactly so many, the last batch cut; all where there are fewer; none is an error."""
+    assert samples.take(build.small_dataset(8), 20).sizes == [8, 8, 4]
+    assert samples.take(build.small_dataset(8), 3).sizes == [3]
+    assert samples.take(build.small_dataset(16), 1000).sizes == [16, 16, 8]
+    parts = parts_of(build.small_callback())
+    tensors: Any = build.small_checkpoints(1)[1]
+    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+        forward.use(Form(True, False, False))
+        forward.put(tensors)
+        assert forward.values()[0] == pytest.approx(build.small_loss(tensors, 20), rel=1e-5)
+    with pytest.raises(ValueError, match="columns of the shapes"):
+        samples.take(ms.dataset.GeneratorDataset([(build.X[0], np.array(1))], ["x", "y"]), 3)
+    with pytest.raises(TypeError, match="callback_fn gave a list as dataset"):
+        samples.take([1], 3)
+
+
+def test_half_parameters_are_cast() -> None:
+    """A float16 network computes with float16 weights, set from float32 ones."""
+    network = build.Small().to_float(ms.float16)
+    for parameter in network.get_parameters():
+        parameter.set_dtype(ms.float16)
+    parts = parts_of((Model(network, build.cross_entropy()), network, build.small_dataset(), None))
+    tensors: Any = build.small_checkpoints(1)[1]
+    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+        forward.choose(True, [tensors])
+        forward.put(tensors)
+        assert forward.values()[0] == pytest.approx(build.small_loss(tensors), rel=2e-2)
+    assert network.fc1.weight.dtype == ms.float16
+
+
+def test_a_network_that_computes_its_loss_itself() -> None:
+    """Is evaluated as it is; what an optimiser is wrapped around is taken out."""
+
+    class WithLoss(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__(auto_prefix=False)
+            self.inner = build.Small()
+            self.loss = build.cross_entropy()
+
+        def construct(self, x: ms.Tensor, y: ms.Tensor) -> ms.Tensor:
+            return self.loss(self.inner(x), y)
+
+    network = WithLoss()
+    model = Model(network, optimizer=nn.Adam(network.trainable_params()))
+    parts = parts_of((model, network, build.small_dataset(), None))
+    assert (parts.backbone, parts.loss) == (network, None)
+    tensors: Any = build.small_checkpoints(1)[1]
+    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+        forward.choose(True, [tensors])
+        assert forward.values()[0] == pytest.approx(build.small_loss(tensors), rel=1e-5)
+
+
+def test_answers_that_are_none_are_refused() -> None:
+    """What callback_fn must give is said; a network outside of its model too."""
+    model, network, data, metrics = build.small_callback()
+    for wrong in (None, (model, network, data), (network, model, data, metrics)):
+        with pytest.raises(TypeError, match="callback_fn gave"):
+            parts_of(wrong)
+    with pytest.raises(TypeError, match="as metrics"):
+        parts_of((model, network, data, 3))
+    with pytest.raises(ValueError, match="not part of its model"):
+        parts_of((model, build.Small(), data, metrics))
+
+
+def test_names_that_do_not_match_are_named() -> None:
+    """Parameters that the checkpoint lacks, or has in another shape; what it has beside them is no error."""
+    parts = parts_of(build.small_callback())
+    tensors: Any = build.small_checkpoints(1)[1]
+    assert check_names(parts, {**tensors, "moments.fc1.weight": tensors["fc1.weight"]}, 1, "step") == [
+        "moments.fc1.weight"
+    ]
+    renamed = {f"net.{name}": values for name, values in tensors.items()}
+    with pytest.raises(BadCheckpoint, match=r"has no fc1.bias, fc1.weight.*; it has net.fc1.bias.* instead"):
+        check_names(parts, renamed, 1, "step")
+    with pytest.raises(BadCheckpoint, match=r"fc2.bias has shape \(3,\) and \(4,\)"):
+        check_names(parts, {**tensors, "fc2.bias": np.zeros(4)}, 1, "step")
+
+
+def test_the_gradient_is_that_of_the_mean_loss() -> None:
+    """Against differences of NumPy's loss, over batches of different sizes."""
+    parts = parts_of(build.small_callback())
+    tensors: Any = build.small_checkpoints(1)[1]
+    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+        forward.use(Form(True, False, False))
+        forward.put(tensors)
+        found = forward.gradient(["fc2.bias"])
+    wide = {name: values.astype(np.float64) for name, values in tensors.items()}
+    for i in range(3):
+        up, down = ({**wide, "fc2.bias": wide["fc2.bias"] + sign * 1e-6 * np.eye(3)[i]} for sign in (1, -1))
+        expected = (build.small_loss(up, 20) - build.small_loss(down, 20)) / 2e-6
+        assert found[i] == pytest.approx(expected, abs=1e-5)

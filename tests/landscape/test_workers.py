@@ -1,0 +1,346 @@
+"""Processes: the same values, workers that die, parents that die, other executors; nobody is left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import psutil
+import pytest
+
+from instrument import SummaryLandscape, read
+from instrument.landscape import workers
+from instrument.landscape.forward import EvaluationError
+from tests.landscape import build
+from tests.landscape.test_landscape import draw, same
+
+ROOT = build.ROOT
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> None:
+    ms.set_context(mode=ms.GRAPH_MODE)
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        threading.Event().wait(0.02)
+
+
+# ---------------------------------------------------------------- our own processes
+
+
+def test_two_processes_give_the_same_values(tmp_path: Path) -> None:
+    """Bit for bit those of one, from a process that has used MindSpore, with a local function; none is left."""
+    before = children()
+    options: dict[str, Any] = {"size": 9, "metrics": ["accuracy"]}
+    plain = draw(tmp_path / "one", **options)
+    found = draw(tmp_path / "two", callback=lambda: build.small_callback(), workers=2, **options)
+    assert same(plain, found)
+    assert children() <= before
+
+
+def test_device_ids_are_processes(tmp_path: Path) -> None:
+    """MindSpore's call with two of them gives what it gives with one."""
+    from tests.landscape.test_weights import collected
+
+    options = {"create_landscape": {"result": False}}
+    landscape = SummaryLandscape(collected(tmp_path))
+    one, two = (
+        landscape.gen_landscapes_with_multi_process(build.small_callback, options, ids, tmp_path / str(len(ids)))[0]
+        for ids in ([0], [0, 1])
+    )
+    assert same(one, two)
+
+
+def pid_of(_: Any = None) -> int:
+    return os.getpid()
+
+
+def end_once(path: str) -> int:
+    """End this process the first time; answer afterwards."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return os.getpid()
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def end_always() -> None:
+    os._exit(3)
+
+
+def fail() -> None:
+    raise ValueError("no such thing")
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its task is done again, by another process."""
+    with workers.Processes([None]) as pool:
+        first = pool.submit(pid_of).result(60)
+        second = pool.submit(end_once, str(tmp_path / "died")).result(60)
+        assert first != second
+        assert pool.submit(pid_of).result(60) == second
+        started = list(pool.workers)
+    assert "was ended by signal 9; its points are computed again" in caplog.text
+    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in started))
+
+
+def test_a_task_that_kills_is_given_up() -> None:
+    """After three workers, and the next task is done; an error of a function is the function's."""
+    with workers.Processes([None]) as pool:
+        with pytest.raises(workers.WorkerLost, match="3 workers died over a task; the last one ended with status 3"):
+            pool.submit(end_always).result(120)
+        with pytest.raises(ValueError, match="no such thing"):
+            pool.submit(fail).result(60)
+        assert pool.submit(pid_of).result(60) > 0
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_ended() -> None:
+    """When its time is over."""
+    with workers.Processes([None], task_limit_seconds=2.0) as pool, pytest.raises(workers.WorkerLost, match="in time"):
+        pool.submit(time.sleep, 1000).result(120)
+
+
+def test_workers_run_beside_each_other() -> None:
+    """Two tasks that wait for each other end."""
+    with workers.Processes([0, 1]) as pool:
+        pids = {future.result(60) for future in [pool.submit(meet) for _ in range(2)]}
+    assert len(pids) == 2
+
+
+def meet() -> int:
+    """Wait until another process of the same parent does the same."""
+    parent = os.getppid()
+    mine = Path(f"/tmp/instrument-meet-{parent}-{os.getpid()}")
+    mine.touch()
+    try:
+        wait_for(lambda: len(list(mine.parent.glob(f"instrument-meet-{parent}-*"))) == 2, 50)
+        threading.Event().wait(0.2)
+    finally:
+        mine.unlink()
+    return os.getpid()
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_its_points_only(tmp_path: Path) -> None:
+    """In the middle of a landscape: the values are those of an undisturbed one."""
+    plain = draw(tmp_path / "one", size=17)
+    killed: list[int] = []
+
+    def kill(done: int, total: int, left: float | None) -> None:
+        if done > 40 and not killed:
+            victims = [p for p in psutil.Process().children() if "instrument.landscape.worker" in " ".join(p.cmdline())]
+            if victims:
+                killed.append(victims[0].pid)
+                victims[0].kill()
+
+    found = draw(tmp_path / "two", size=17, workers=2, progress=kill)
+    assert killed
+    assert same(plain, found)
+
+
+def test_an_error_in_a_worker_ends_the_call(tmp_path: Path) -> None:
+    """With the network's own message, and without a process left."""
+    before = children()
+    parent = os.getpid()
+
+    def callback() -> Any:
+        model, network, data, metrics = build.small_callback()
+        if os.getpid() != parent:
+            metrics["accuracy"].eval = fail
+        return model, network, data, metrics
+
+    with pytest.raises(EvaluationError, match="fails in a worker: ValueError: no such thing"):
+        draw(tmp_path, callback=callback, workers=2, metrics=["accuracy"], size=9)
+    assert children() <= before
+
+
+# ---------------------------------------------------------------- whole scripts
+
+SCRIPT = """
+import os, sys
+import mindspore as ms
+from mindspore import nn, ops
+ms.set_context(mode=ms.GRAPH_MODE)
+from tests.landscape import build
+from instrument import SummaryLandscape, SummaryCollector
+from mindspore.train import Model
+
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Dense(4, 6)
+        self.fc2 = nn.Dense(6, 3)
+    def construct(self, x):
+        return self.fc2(ops.tanh(self.fc1(x)))
+
+network = Net()
+model = Model(network, build.cross_entropy(), nn.Momentum(network.trainable_params(), 0.1, 0.9))
+
+def callback():
+    net = Net()
+    return Model(net, build.cross_entropy()), net, build.small_dataset(), None
+
+directory, workers, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+if not os.path.isdir(os.path.join(directory, "ckpt_dir")):
+    collector = SummaryCollector(directory, num_process=0, collect_specified_data={
+        "collect_landscape": {"intervals": [[2, 4, 6, 8]], "landscape_size": 5, "num_samples": 40}})
+    model.train(2, build.small_dataset(), callbacks=[collector], dataset_sink_mode=False)
+def told(done, total, left):
+    print(done, total, flush=True)
+found = SummaryLandscape(directory).compute(callback, workers=workers, size=size, progress=told)
+print("RESUMED", found.metadata["resumed"], flush=True)
+"""
+
+
+def start(tmp_path: Path, directory: Path, processes: int, size: int) -> subprocess.Popen[str]:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(directory), str(processes), str(size)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [0, 2])
+def test_killed_and_started_again_after_training(tmp_path: Path, processes: int) -> None:
+    """A script that trained is killed: its workers end, and the next start gives the values of a whole run."""
+    directory = tmp_path / "run"
+    with start(tmp_path, directory, processes, 33) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.split()[0].isdigit() and int(line.split()[0]) > 60:
+                break
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    wait_for(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in below))
+    for number in (0, 1):
+        with start(tmp_path, directory if not number else tmp_path / "run", processes, 33) as process:
+            assert process.stdout is not None
+            out = process.stdout.read()
+        assert process.returncode == 0
+        resumed = int(out.split("RESUMED")[1])
+        assert (resumed > 40) == (number == 0)
+    after_kill, whole = (one for one in _all_recorded(directory) if one.z.shape == (33, 33))
+    assert same(after_kill, whole)
+
+
+def _all_recorded(directory: Path) -> list[Any]:
+    """The last surface of each event file."""
+    return [read(path).landscapes[-1] for path in read(directory).files if read(path).landscapes]
+
+
+# ---------------------------------------------------------------- executors of others
+
+
+@contextmanager
+def standard() -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+@contextmanager
+def threads() -> Iterator[Executor]:
+    with ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+@contextmanager
+def loky() -> Iterator[Executor]:
+    executor = pytest.importorskip("loky").get_reusable_executor(2)
+    try:
+        yield executor
+    finally:
+        executor.shutdown(kill_workers=True)
+
+
+@contextmanager
+def dask() -> Iterator[Executor]:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client.get_executor()
+
+
+@pytest.mark.parametrize("made", [standard, threads, loky, pytest.param(dask, marks=pytest.mark.slow)])
+def test_any_executor_gives_the_same_values(
+    tmp_path: Path, made: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The standard library's processes and threads, loky's, Dask's; a local function travels with what it needs."""
+    options: dict[str, Any] = {"size": 9, "metrics": ["accuracy"]}
+    plain = draw(tmp_path / "one", **options)
+    with made() as executor:
+        found = draw(tmp_path / "two", callback=lambda: build.small_callback(), executor=executor, **options)
+    assert same(plain, found)
+    assert "The executor fails" not in caplog.text
+
+
+def test_an_executor_that_breaks_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its remaining points are computed by this process, and that is said."""
+    parent = os.getpid()
+
+    def callback() -> Any:
+        if os.getpid() != parent:
+            os._exit(1)
+        return build.small_callback()
+
+    with standard() as executor:
+        found = draw(tmp_path / "two", callback=callback, executor=executor)
+    assert same(draw(tmp_path / "one"), found)
+    assert "The executor fails (BrokenProcessPool" in caplog.text
+
+
+def test_an_executor_that_forks_is_refused(tmp_path: Path) -> None:
+    """It would hang; what to give instead is said."""
+    with (
+        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor,
+        pytest.raises(ValueError, match=r"executor forks its processes.*get_context"),
+    ):
+        draw(tmp_path, executor=executor)
+
+
+def test_what_cannot_be_sent_is_said_before_any_work(tmp_path: Path) -> None:
+    """A function that holds a generator, for two processes."""
+    generator = (i for i in range(3))
+    with pytest.raises(TypeError, match="callback_fn cannot be sent to another process"):
+        draw(tmp_path, callback=lambda: (build.small_callback(), generator)[0], workers=2)
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_network_in_a_worker_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A callback that depends on the process: its points are not mixed in."""
+    parent = os.getpid()
+
+    def callback() -> Any:
+        model, network, data, metrics = build.small_callback()
+        if os.getpid() != parent:
+            network.fc1.activation = ms.nn.ReLU()
+            network.fc1.activation_flag = True
+        return model, network, data, metrics
+
+    found = draw(tmp_path / "two", callback=callback, workers=2)
+    assert same(draw(tmp_path / "one"), found)
+    assert "callback_fn gives another network in this process" in caplog.text
