@@ -41,7 +41,7 @@ test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROW
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
 
 # What was counted is shown also where a test fails; a seed in it repeats its line.
-faults: $(VENV)/test.stamp ## Kill trainers and workers 200 times each for some 6 minutes, and count what is lost; JSON in build/ (KILLS=50)
+faults: $(VENV)/test.stamp ## Kill trainers and workers 200 times each for some 8 minutes, and count what is lost; JSON in build/ (KILLS=50)
 	@mkdir -p build && rm -f build/faults.json
 	@INSTRUMENT_TEST_KILLS=$(or $(KILLS),200) INSTRUMENT_TEST_TALLIES=$(CURDIR)/build/faults.json \
 	$(VENV)/bin/python -m pytest -m "slow or not slow" -o faulthandler_timeout=3600 \

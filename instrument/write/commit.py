@@ -220,6 +220,15 @@ class Committer:
             self._close(file)
 
 
+def trim(path: str, committed_bytes: int) -> None:
+    """Cut off what a writer that died left behind the committed length; for when nobody else writes."""
+    try:
+        if os.path.getsize(path) > committed_bytes:
+            os.truncate(path, committed_bytes)
+    except OSError:
+        pass  # it was taken away, or cannot be cut: a reader passes over the half frame
+
+
 def export_tensors(event: Event, directory: str, report: Report) -> None:
     """Write each tensor of the event to `{directory}/tensor/{tag}_{step}.npy`; bfloat16 as float32.
 

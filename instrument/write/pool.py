@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from instrument import forks
 from instrument.values import Event
 from instrument.write import message, stream, watch
-from instrument.write.commit import Notice, State
+from instrument.write.commit import Notice, State, trim
 from instrument.write.crew import Crew
 from instrument.write.memory import round_up
 from instrument.write.ring import MORE, Ring, chunks
@@ -256,10 +256,10 @@ class PoolSink:
         self._notices.add(Notice("lost", event.step, self.path, reason))
         return False
 
-    def _drop(self) -> bool:
-        """There is no room: False."""
+    def _drop(self, is_stalled: bool) -> bool:
+        """There is no room, maybe since the disk takes nothing: False."""
         self._dropped += 1
-        if self._pool.is_stalled:
+        if is_stalled:
             self._missing.add(self._step, "the disk took nothing")
         return False
 
@@ -294,10 +294,10 @@ class PoolSink:
         self._sent = (ring, ring.head, sequence, False)  # in case that something comes between the next two lines
         if not ring.put(pieces, length, sequence, head_offset):
             if self._drop_when_full:
-                return self._drop()
+                return self._drop(self._pool.is_stalled)
             put = functools.partial(ring.put, pieces, length, sequence, head_offset)
             if not self._wait_for_room(put):
-                return self._drop()
+                return self._drop(is_stalled=True)
         self._next_sequence = sequence + 1
         self._sent = None
         if not self._closed:
@@ -335,7 +335,7 @@ class PoolSink:
         self._confirm()
         ring = self._pool.rings[index]
         if self._drop_when_full and ring.head != ring.tail:
-            return self._drop()
+            return self._drop(self._pool.is_stalled)
         self._make_ready(self._ring_bytes)
         items = [
             item._replace(payload=item.payload.copy()) if id(item.payload) in self._staged else item  # type: ignore[union-attr]
@@ -346,7 +346,7 @@ class PoolSink:
         buffers = message.pack_for_stream(event._replace(items=items), lineage_path, stream.passes)
         sequence = self._next_sequence
         if not self._wait_for_room(lambda: self._is_committed(sequence - 1)):
-            return self._drop()
+            return self._drop(is_stalled=True)
         before = self._pool.state
         while not self._is_committed(sequence):
             self._send_in_chunks(index, buffers, sequence)
@@ -497,6 +497,7 @@ class PoolSink:
         forks.forget(self)
         self._crew.end()
         self._last_state = self._pool.state
+        trim(self.path, self._last_state.summary_bytes)  # a worker may have died in a large event that was given up
         left = self._next_sequence - 1 - self._last_state.sequence
         if left:
             self._lost += left

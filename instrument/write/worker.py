@@ -224,6 +224,8 @@ class Worker:
             self._touch_ahead()
             self._rest()
         self._committer.close()
+        if all(ring.head == ring.tail for ring in self._pool.rings):  # a predecessor may have died in a large event
+            commit.trim(self._config.summary_path, self._pool.state.summary_bytes)
 
     def _release(self) -> None:
         self._ring.release(self._position)

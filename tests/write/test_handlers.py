@@ -178,3 +178,17 @@ def test_an_interrupt_while_a_large_record_is_encoded(sink_at: OpenSink, dies: b
     assert found in ([0, *range(2, 50)], list(range(50)))
     assert dies or found == list(range(50))
     assert sink.stats.pending == 0
+
+
+def test_a_large_event_that_is_given_up(sink_at: OpenSink) -> None:
+    """Interrupted on its way, by whose worker died then: no half frame stays in the file, although nothing follows."""
+    sink = sink_at(1, ring_bytes=256 << 10)
+    sink.write(scalar(0))
+    sink.flush()
+    whole = os.path.getsize(sink.path)
+    with handler(interrupt), signal_when(lambda: os.path.getsize(sink.path) > whole), pytest.raises(KeyboardInterrupt):
+        sink.write(tensor(1, 25_000_000))
+    process(sink).kill()
+    sink.close()
+    assert steps(sink.path) == [0]
+    assert os.path.getsize(sink.path) == whole == sink.stats.bytes
