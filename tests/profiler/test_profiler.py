@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from instrument import tensorboard_trace_handler
+from instrument import framework, tensorboard_trace_handler
 from instrument.profiler import recorder
 from instrument.profiler.profiler import Profiler
 from instrument.profiler.schedule import ProfilerAction, schedule
@@ -291,7 +291,7 @@ def test_a_window_says_where_it_was_made(device: FakeBackend, tmp_path: Path) ->
     about = windows(tmp_path)[0].about
     assert about["pid"] == os.getpid()
     assert set(about["versions"]) == {"instrument", "mindspore", "python"}
-    assert (about["mode"], about["requested"], about["reason"]) == ("pynative", None, "")
+    assert (about["mode"], about["requested"], about["reason"]) == (framework.mode(), None, "")
     assert about["start_ns"] < about["stop_ns"]
 
 
