@@ -145,7 +145,7 @@ def test_a_record_larger_than_the_ring(sink_at: OpenSink, count: int) -> None:
 def test_a_large_record_while_workers_die(sink_at: OpenSink, rng: np.random.Generator, count: int) -> None:
     """The worker is killed while the record passes, several times: it is there once and whole."""
     sink = sink_at(count, ring_bytes=1 << 20)
-    moments = rng.integers(1, 100_000_000, 8).tolist()
+    moments = [0, *rng.integers(1, 100_000_000, 8).tolist()]  # one that surely comes before the record is over
     kills: list[int] = []
 
     def kill() -> None:
