@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from mindspore.train.callback import Callback
 
-from instrument import framework, marks
-from instrument.codec import graph as graph_codec
-from instrument.codec import lineage as lineage_codec
+from instrument import marks
 from instrument.collect import lineage, ops, sources
 from instrument.collect.checkpoints import Checkpoints
+from instrument.collect.gatherer import Gatherer
 from instrument.collect.options import RecordOptions, Specified, check_directory, check_int
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
@@ -23,8 +20,6 @@ from instrument.values import Item
 from instrument.write.sink import Stats
 
 log = logging.getLogger("instrument")
-
-Result = TypeVar("Result")
 
 
 class SummaryCollector(Callback):
@@ -98,7 +93,7 @@ class SummaryCollector(Callback):
         self._checkpoints: Checkpoints | None = None
         self._record: SummaryRecord | None = None
         self._schedule: Schedule | None = None
-        self._given_up: set[str] = set()
+        self._gatherer = Gatherer(self._specified, self._custom)
         self._last_step = 0
         self._last_collected = -1
         self._last_evaluation: Any = None
@@ -123,7 +118,7 @@ class SummaryCollector(Callback):
         self._last_step = int(params.cur_step_num)
         if self._specified.landscape is not None:
             self._checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
-            self._attempt("landscape", self._checkpoints.begin)
+            self._gatherer.attempt("landscape", self._checkpoints.begin)
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -158,8 +153,8 @@ class SummaryCollector(Callback):
         due = self._schedule.due(step, self._last_step)
         self._last_step = step
         if due:
-            self._attempt("summary operators' values", lambda: ops.gather(step))
-        items = self._once(params) if is_first else []
+            self._gatherer.attempt("summary operators' values", lambda: ops.gather(step))
+        items = self._gatherer.once(params) if is_first else []
         self._write(step, due, items, params)
         self._record.inbox.is_open = False
         if self._checkpoints is not None and self._checkpoints.unit == "step":
@@ -182,12 +177,10 @@ class SummaryCollector(Callback):
         is_sink_mode = bool(sources.get(params, "dataset_sink_mode"))
         if is_sink_mode and self._schedule is not None and self._last_collected != self._last_step:
             self._write(self._last_step, Due(values=True, tensors=False), [], params)
-        if self._specified.switches["collect_train_lineage"]:
-            item = self._attempt("train lineage", lambda: self._train_lineage(params))
-            self._write_items(self._last_step, [item] if item is not None else [])
+        self._write_items(self._last_step, self._gatherer.at_the_end(params))
         if self._checkpoints is not None:
             checkpoints, steps = self._checkpoints, int(sources.get(params, "batch_num") or 0)
-            self._attempt("landscape", lambda: checkpoints.end(steps))
+            self._gatherer.attempt("landscape", lambda: checkpoints.end(steps))
         self._close()
 
     # ------------------------------------------------------------------ the hooks of an evaluation
@@ -239,84 +232,23 @@ class SummaryCollector(Callback):
         if due:
             items += [item for item in left if (due.tensors if item.kind == "tensor" else due.values)]
         if due.values:
-            items += self._values(params)
+            items += self._gatherer.values(params)
         self._last_collected = step if due.values else self._last_collected
         self._write_items(step, items)
-
-    def _values(self, params: Any) -> list[Item]:
-        """Input pictures, loss, learning rate and histograms. Arrays are views: they are copied by the write."""
-        wanted: dict[str, Callable[[Any], list[Item]]] = {}
-        if self._specified.switches["collect_input_data"]:
-            wanted["input data"] = _input_data
-        if self._specified.switches["collect_metric"]:
-            wanted["loss"] = _loss
-            wanted["learning rate"] = _learning_rates
-        if self._specified.histograms:
-            wanted["histograms of weights"] = self._histograms
-        return [item for what, get in wanted.items() for item in self._attempt(what, partial(get, params)) or ()]
-
-    def _histograms(self, params: Any) -> list[Item]:
-        chosen = sources.weights(sources.optimizer(params), self._specified.histogram_pattern)
-        views = [self._attempt(f"histogram {tag!r}", partial(_view, "histogram", tag, one)) for tag, one in chosen]
-        return [view for view in views if view is not None]
-
-    def _once(self, params: Any) -> list[Item]:
-        """What does not change during a training: graphs and custom lineage."""
-        items: list[Item | None] = []
-        if self._specified.switches["collect_graph"]:
-            items.append(self._attempt("graph", lambda: _graph(params)))
-        if self._specified.switches["collect_dataset_graph"]:
-            items.append(self._attempt("dataset graph", lambda: lineage.dataset_graph(params.train_dataset)))
-        if self._custom:
-            message = self._attempt("custom lineage", lambda: lineage_codec.custom_message(self._custom))
-            items.append(Item("custom_lineage_data", "custom_lineage_data", message) if message is not None else None)
-        return [item for item in items if item is not None]
-
-    def _train_lineage(self, params: Any) -> Item:
-        def known(get: Callable[[], Result]) -> Result | None:
-            try:
-                return get()
-            except sources.Uncollectable:
-                return None
-
-        return lineage.train(params, known(lambda: sources.loss(params)), known(lambda: sources.optimizer(params)))
 
     def _collect_evaluation(self, params: Any) -> None:
         metrics = sources.get(params, "metrics")
         if metrics is None or metrics is self._last_evaluation:
             return  # a subclass of ours is told by both hooks
         self._last_evaluation = metrics
-        items: list[Item] = []
-        if self._specified.switches["collect_metric"]:
-            results = {**metrics, **(sources.get(params, "eval_results") or {})}
-            items += [item for name in results if (item := self._metric(name, results[name])) is not None]
-        if self._specified.switches["collect_eval_lineage"]:
-            item = self._attempt("evaluation lineage", lambda: lineage.evaluation(params))
-            items += [item] if item is not None else []
-        self._write_items(self._last_step, items)
-
-    def _metric(self, name: Any, value: Any) -> Item | None:
-        tag = f"eval/{name}/auto"
-        return self._attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", tag, value))
+        self._write_items(self._last_step, self._gatherer.evaluation(params))
 
     def _save_weights(self, number: int, params: Any) -> None:
         checkpoints = self._checkpoints
         if checkpoints is not None:
-            self._attempt("landscape", lambda: checkpoints.save(number, params.train_network))
+            self._gatherer.attempt("landscape", lambda: checkpoints.save(number, params.train_network))
 
     # ------------------------------------------------------------------ the recorder
-
-    def _attempt(self, what: str, get: Callable[[], Result]) -> Result | None:
-        """What a source gives; None, said once, where it cannot. Nothing that is collected is worth a training."""
-        if what in self._given_up:
-            return None
-        try:
-            return get()
-        except Exception as error:  # noqa: BLE001  whatever a user's network, data or metric raises when looked into
-            self._given_up.add(what)
-            reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
-            log.warning("SummaryCollector does not collect the %s: %s", what, reason)
-            return None
 
     def _write_items(self, step: int, items: list[Item]) -> None:
         record = self._record
@@ -325,8 +257,8 @@ class SummaryCollector(Callback):
 
     def _open(self) -> None:
         self._close()  # a training that ended without its end hook
-        self._given_up = set()
-        self._record = self._attempt("run", lambda: SummaryRecord(self._directory, **self._record_arguments))
+        self._gatherer = Gatherer(self._specified, self._custom)
+        self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **self._record_arguments))
 
     def _close(self) -> None:
         record, self._record = self._record, None
@@ -362,33 +294,3 @@ def _check_callbacks(params: Any) -> None:
             log.warning(
                 "MindSpore's SummaryCollector is among the callbacks too; it takes values of summary operators away."
             )
-
-
-def _view(kind: str, tag: str, value: Any) -> Item:
-    return ops.make_item(kind, tag, value, copy=False)
-
-
-def _input_data(params: Any) -> list[Item]:
-    images = sources.input_images(params)
-    try:
-        return [_view("image", "input_data/auto", images)]
-    except (TypeError, ValueError) as error:
-        raise sources.Uncollectable(
-            f"{error} Where the input is no picture, collect_specified_data={{'collect_input_data': False}} says so."
-        ) from error
-
-
-def _loss(params: Any) -> list[Item]:
-    return [Item("scalar", "loss/auto", sources.loss(params))]
-
-
-def _learning_rates(params: Any) -> list[Item]:
-    rates = sources.learning_rates(sources.optimizer(params))
-    return [Item("scalar", tag, rate) for tag, rate in rates.items()]
-
-
-def _graph(params: Any) -> Item:
-    model = framework.model_of(params.train_network)
-    if model is None:
-        raise sources.Uncollectable("the network is not compiled; graphs exist in graph mode only")
-    return Item("graph", "train_network/auto", graph_codec.from_model(model).data)

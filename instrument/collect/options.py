@@ -1,4 +1,7 @@
-"""Options of the recorders, checked once, at construction; a wrong one is refused with what would be right."""
+"""Options of the recorders, checked once, at construction; a wrong one is refused with what would be right.
+
+Those of one recorder open its sink.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
-from instrument.write.pool import DEFAULT_RING_BYTES
+from instrument.write.pool import DEFAULT_RING_BYTES, open_sink
+from instrument.write.sink import Sink, Target
 
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]*")
 #: More processes than this never help: one encodes a gigabyte a second.
@@ -100,6 +105,25 @@ class RecordOptions:
             on_full == "drop",
             DEFAULT_RING_BYTES if queue_bytes is None else check_int("queue_bytes", queue_bytes, 1 << 20),
         )
+
+    def open_sink(self) -> Sink:
+        """The sink that these options ask for.
+
+        Raises:
+            OSError: the directory cannot be made or written.
+        """
+        target = Target(
+            self.directory, self.file_prefix, self.file_suffix, framework.device_number(), self.max_file_bytes,
+            self.export_tensors,
+        )  # fmt: skip
+        try:
+            return open_sink(target, self.processes, self.queue_bytes, self.drop_when_full)
+        except OSError as error:
+            # The same class (PermissionError, NotADirectoryError, ...), with what to do about it.
+            reason = (
+                f"the log directory cannot be written ({error.strerror}); choose another one or change its permissions"
+            )
+            raise type(error)(error.errno, reason, self.directory) from error
 
 
 def wants_npy(export_options: Any) -> bool:

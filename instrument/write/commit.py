@@ -45,7 +45,11 @@ Report = Callable[[Notice], None]
 
 
 class State(NamedTuple):
-    """What is committed: everything up to `sequence`. `full` has bit `1 << file` set for a file at its size limit."""
+    """What is committed: everything up to `sequence`.
+
+    `full` has bit `1 << file` set for a file at its size limit; `refused` events, or parts of them, would have exceeded
+    that.
+    """
 
     sequence: int = 0
     summary_bytes: int = 0
@@ -53,13 +57,14 @@ class State(NamedTuple):
     events: int = 0
     lost: int = 0
     full: int = 0
+    refused: int = 0
 
 
 class Job(NamedTuple):
     """An encoded event: framed pieces for each file, in the order of `FILES`; `paths` names the files.
 
     Where the event is still coming in, its part of the summary file is `streamed`, and `arrive` gives its bytes.
-    `events` is 0 for one that only says what is missing.
+    `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
     """
 
     sequence: int
@@ -70,6 +75,7 @@ class Job(NamedTuple):
     events: int = 1
     streamed: Sequence[Frame] = ()
     arrive: Arrive | None = None
+    gaps: Sequence[Item] = ()
 
     def size_bytes(self, file: int) -> int:
         streamed = sum(one.size_bytes for one in self.streamed) if file == SUMMARY else 0
@@ -78,14 +84,21 @@ class Job(NamedTuple):
 
 def encode(sequence: int, event: Event, paths: tuple[str, str], report: Report) -> Job:
     """Encode and frame an event. An encoder's failure costs this event only, is reported, and leaves a gap."""
+    gaps = _gaps(event)
     try:
-        summary: wire.Pieces = []
-        for payload in event_codec.encode(event):
-            summary += frame.pack(payload)
-        events = 0 if len(event.items) == 1 and event.items[0].kind == "gap" and not event.scalars else 1
-        return Job(sequence, event.step, (summary, encode_lineage(event)), paths, events=events)
+        frames = (_pack(event), encode_lineage(event))
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
-        return lose(sequence, event.step, paths, f"it cannot be encoded: {error!r:.500}", report)
+        return lose(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report)
+    events = 0 if gaps and len(event.items) == len(gaps) and not event.scalars else 1
+    return Job(sequence, event.step, frames, paths, events=events, gaps=gaps)
+
+
+def _gaps(event: Event) -> list[Item]:
+    return [item for item in event.items if item.kind == "gap"]
+
+
+def _pack(event: Event) -> wire.Pieces:
+    return [piece for payload in event_codec.encode(event) for piece in frame.pack(payload)]
 
 
 def begin(sequence: int, event: Event, paths: tuple[str, str], arrive: Arrive) -> Job:
@@ -111,11 +124,12 @@ def _lineage_payload(item: Item, wall_time: float) -> wire.Pieces:
     return lineage.encode_event(item.kind, item.payload, wall_time)
 
 
-def lose(sequence: int, step: int, paths: tuple[str, str], reason: str, report: Report) -> Job:
-    """Report an event that cannot be written, and have its file say so at its place."""
+def lose(sequence: int, event: Event, paths: tuple[str, str], reason: str, report: Report) -> Job:
+    """Report an event that cannot be written, and have its file say so at its place, behind what it says itself."""
+    step = event.step
     report(Notice("lost", step, paths[SUMMARY], reason))
-    (payload,) = event_codec.encode(gap_event(Gap(1, step, step, reason)))
-    return Job(sequence, step, (frame.pack(payload), []), paths, failed=True)
+    gap = gap_item(Gap(1, step, step, reason))
+    return Job(sequence, step, (_pack(Event(step, time.time(), [*_gaps(event), gap])), []), paths, failed=True)
 
 
 def gap_event(gap: Gap) -> Event:
@@ -161,8 +175,11 @@ class Committer:
                     undo.callback(self._writers[file].cut, start)
             undo.pop_all()
         lost = sum(job.events for job in jobs if job.failed)
-        events = state.events + sum(job.events for job in jobs if not job.failed and job.sequence not in refused)
-        return State(jobs[-1].sequence, lengths[SUMMARY], lengths[LINEAGE], events, state.lost + lost, full)
+        kept = sum(job.events for job in jobs if not job.failed and job.sequence not in refused)
+        return State(
+            jobs[-1].sequence, lengths[SUMMARY], lengths[LINEAGE], state.events + kept, state.lost + lost, full,
+            state.refused + sum(job.events for job in jobs) - lost - kept,
+        )  # fmt: skip
 
     def _within_limit(self, jobs: Sequence[Job], file: int, length: int, full: int) -> tuple[list[Job], int]:
         """The first jobs, as far as their frames fit; the one that does not closes the file for all that follow."""

@@ -6,6 +6,9 @@ workers drain their rings and end.
 
 A dead worker's successor gets the same ring and skips what is committed. An event over which workers die again and
 again is given up; so is, but for a try now and then, waiting for workers where none comes to life.
+
+A signal handler may call anything here in the middle of anything else. So a worker is replaced in one store, nothing is
+closed before `release`, and of two processes for one ring the second waits for the end of the first (`worker.py`).
 """
 
 from __future__ import annotations
@@ -17,19 +20,18 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import weakref
 from typing import NamedTuple
 
+from instrument.write.blame import Blame
 from instrument.write.commit import Notice, State
-from instrument.write.sink import Files, Notices
-from instrument.write.worker import Config, PoolMemory
+from instrument.write.notices import Notices
+from instrument.write.shared import Config, PoolMemory
+from instrument.write.sink import Files
+from instrument.write.spawn import exit_status, spawn
 
-#: An event is given up when three workers in a row crashed over it, or thirty were killed: a crash is most likely the
-#: event's own fault, a SIGKILL is not, unless the system runs out of memory each time.
-_FATAL_BLAME, _CRASH_BLAME = 30, 10
 #: So long must starting workers have failed before nobody waits for them any longer.
 _PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS, _RARE_RETRY_SECONDS = 0.2, 10.0
@@ -40,6 +42,12 @@ _LONGEST_NOTICE_BYTES = 1 << 16
 class _Worker(NamedTuple):
     process: subprocess.Popen[bytes]
     socket: socket.socket
+
+    def dismiss(self) -> None:
+        """End it in the middle of whatever it does."""
+        self.process.kill()
+        self.process.wait(_EXIT_SECONDS)
+        self.socket.close()
 
 
 class Crew:
@@ -55,9 +63,11 @@ class Crew:
         self._files = files
         self._notices = notices
         self._ring_bytes = ring_bytes
-        self._workers: dict[int, _Worker] = {}
-        self._missing: set[int] = set()
-        self._blame: dict[int, int] = {}
+        #: None for one that is missing: it died, and its successor could not be started yet.
+        self._workers: dict[int, _Worker | None] = {}
+        self._is_over = False
+        self._seen_off: list[_Worker] = []
+        self._blame = Blame()
         self._failing_since: float | None = None
         self._next_try = 0.0
         self._fds: list[int] = []
@@ -65,8 +75,8 @@ class Crew:
         self._end_of_watch, self.watched_end = socket.socketpair()
         self._end_of_watch.setblocking(False)
         self.watched_end.setblocking(False)
-        self._release = weakref.finalize(self, _release, self._fds, self._end_of_watch)
-        self._release.atexit = False  # the end of the process does the same, and later
+        self._close = weakref.finalize(self, _close, self._fds, self._end_of_watch)
+        self._close.atexit = False  # the end of the process does the same, and later
         #: Readable when a worker says something or dies, at `hand_over`, and for good when the crew is released.
         self.watched = select.epoll()
         try:
@@ -100,30 +110,27 @@ class Crew:
             raise
         finally:
             theirs.close()
-        self._workers[index] = _Worker(process, ours)
+        worker = _Worker(process, ours)
+        if self._is_over or (index in self._workers and self._workers[index] is not None):
+            worker.dismiss()  # a signal handler has been here meanwhile
+            return
+        self._workers[index] = worker
         self.watched.register(ours.fileno(), select.EPOLLIN)
 
     def _spawn(self, index: int, theirs: socket.socket) -> subprocess.Popen[bytes]:
         files = self._files
-        given_up = [sequence for sequence, blame in self._blame.items() if blame >= _FATAL_BLAME]
         config = Config(
-            index, self._memory_fd, self._ring_bytes, self._bells, self._trainer_bell,
-            theirs.fileno(), files.summary_path, files.export_directory, files.target.max_file_bytes, given_up,
+            index, self._memory_fd, self._ring_bytes, self._bells, self._trainer_bell, theirs.fileno(),
+            files.summary_path, files.export_directory, files.target.max_file_bytes, self._blame.given_up,
         )  # fmt: skip
-        return subprocess.Popen(
-            [sys.executable, "-m", "instrument.write.worker", config.to_argument()],
-            pass_fds=[*self._fds, theirs.fileno()],
-            env=_worker_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",  # `-m` looks for modules in the working directory first, and the user's may hold a json.py
-        )
+        return spawn(config, [*self._fds, theirs.fileno()])
 
     def ensure(self, index: int) -> bool:
         """Have worker `index` at work; False where it is not, and cannot be started."""
-        if index in self._workers or index in self._missing or time.monotonic() < self._next_try:
-            return index in self._workers
+        if index in self._workers:
+            return self._workers[index] is not None
+        if time.monotonic() < self._next_try:
+            return False
         try:
             self._start(index)
         except OSError as error:
@@ -134,7 +141,10 @@ class Crew:
 
     def warm(self) -> None:
         """Have this process's pages of the rings mapped, by a thread beside it: their first touch costs many copies."""
-        threading.Thread(target=self.pool.populate, name="instrument-warm", daemon=True).start()
+        try:
+            threading.Thread(target=self.pool.populate, name="instrument-warm", daemon=True).start()
+        except RuntimeError:
+            pass  # there are too many threads; it costs what it costs
 
     def process(self, index: int) -> subprocess.Popen[bytes] | None:
         """The process that is worker `index`, to tell it from its successor."""
@@ -157,44 +167,54 @@ class Crew:
     @property
     def employed(self) -> list[int]:
         """The workers that run or, being missing, will have a successor; never none."""
-        return list(self._workers) or list(self._missing)
+        return [index for index, worker in self._workers.items() if worker is not None] or list(self._workers)
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether a worker is missing."""
+        return None in self._workers.values()
 
     @property
     def is_hopeless(self) -> bool:
         """A worker is missing, and starting one has failed for too long to wait for it any longer."""
         since = self._failing_since
-        return bool(self._missing) and since is not None and time.monotonic() - since >= _PATIENCE_SECONDS
+        return self._is_short and since is not None and time.monotonic() - since >= _PATIENCE_SECONDS
 
     @property
     def next_look_seconds(self) -> float | None:
         """When to call `service` again although nothing is heard; None where no worker is missing."""
-        return max(self._next_try - time.monotonic(), 0.0) if self._missing else None
+        return max(self._next_try - time.monotonic(), 0.0) if self._is_short else None
 
     def clear_bell(self) -> None:
         try:
             os.eventfd_read(self._trainer_bell)
         except OSError:
-            pass  # it was not rung, or a signal handler ended the crew
+            pass  # it was not rung
 
     def sleep(self, timeout_ms: int) -> None:
         """Until a worker rings, speaks or dies."""
         poll = select.poll()
         poll.register(self._trainer_bell, select.POLLIN)
-        for worker in self._workers.values():
-            poll.register(worker.socket, select.POLLIN)
+        try:
+            for worker in list(self._workers.values()):
+                if worker is not None:
+                    poll.register(worker.socket, select.POLLIN)
+        except ValueError:
+            return  # a signal handler has just buried it
         poll.poll(timeout_ms)
 
     def service(self) -> None:
         """Hear what workers say, and replace those that died."""
         for index, worker in list(self._workers.items()):
-            if not self._hear(worker.socket):
-                self._bury(index)
-        for index in list(self._missing):
-            self._revive(index)
+            if worker is not None and not self._hear(worker.socket):
+                self._bury(index, worker)
+        for index, worker in list(self._workers.items()):
+            if worker is None and not self._is_over:
+                self._revive(index)
 
     def hand_over(self) -> None:
         """Have the watching thread look for missing workers: whoever heard of their end first may look no more."""
-        if self._missing:
+        if self._is_short:
             try:
                 self._end_of_watch.send(b"!")
             except BlockingIOError:
@@ -213,31 +233,25 @@ class Crew:
                 return False
             self._notices.add(Notice(*marshal.loads(said)))
 
-    def _bury(self, index: int) -> None:
-        self._missing.add(index)
-        worker = self._workers.pop(index)
+    def _bury(self, index: int, worker: _Worker) -> None:
+        code = exit_status(worker.process)
+        if self._workers[index] is not worker:
+            return
+        self._workers[index] = None
+        worker.process.poll()  # now it may go
         self.watched.unregister(worker.socket.fileno())
         worker.socket.close()
-        code = worker.process.wait()
         came_to_life, in_hand = self.pool.bury(index)
-        blame = self._lay_blame(in_hand, 1 if code == -signal.SIGKILL else _CRASH_BLAME)
+        was_killed = code == -signal.SIGKILL
+        is_in_vain = self._blame.lay(in_hand, was_killed, self.pool.committed_sequence)
         is_first = self._failing_since is None
-        if came_to_life and blame < 2 * _FATAL_BLAME:
+        if came_to_life and not is_in_vain:
             self._failing_since = None
-        elif code != -signal.SIGKILL:
+        elif not was_killed:
             self._note_failure()
         if is_first:
             text = "The worker that writes %s ended with status %d; another one carries on."
             self._notices.note(logging.WARNING, text, self._path, code)
-
-    def _lay_blame(self, sequence: int, blame: int) -> int:
-        """Add to the blame of the event that a worker died of, 0 being none, and return the whole."""
-        committed = self.pool.committed_sequence
-        self._blame = {event: sum_ for event, sum_ in self._blame.items() if event > committed}
-        if not sequence:
-            return 0
-        self._blame[sequence] = self._blame.get(sequence, 0) + blame
-        return self._blame[sequence]
 
     @property
     def _path(self) -> str:
@@ -252,8 +266,6 @@ class Crew:
             if self._failing_since is None:
                 self._notices.note(logging.ERROR, "No worker can be started to write %s: %s", self._path, error)
             self._note_failure()
-            return
-        self._missing.discard(index)
 
     def _note_failure(self) -> None:
         now = time.monotonic()
@@ -264,15 +276,25 @@ class Crew:
 
     # ------------------------------------------------------------------ the end
 
-    def end(self) -> None:
-        """Tell the workers that nothing more will come, wait until they are gone, and give everything back."""
-        for worker in self._workers.values():
-            with worker.socket:
-                _shut_down(worker.socket)  # a child that was forked at a bad moment may hold a copy of this end
-        for worker in self._workers.values():
+    def end(self) -> bool:
+        """Tell the workers that nothing more will come, and wait until they are gone; False where one stays."""
+        self._is_over = True
+        workers = [worker for worker in self._workers.values() if worker is not None]
+        self._seen_off += workers
+        self._workers = dict.fromkeys(self._workers)
+        for worker in workers:
+            # A child that was forked at a bad moment may hold a copy of this end.
+            _shut_down(worker.socket, socket.SHUT_WR)
+        for worker in workers:
             self._see_off(worker.process)
-        self._workers = {}
-        self._release()
+            self._hear(worker.socket)
+        return all(worker.process.returncode is not None for worker in workers)
+
+    def release(self) -> None:
+        """Give everything back; `watched` and its end are for the watching thread to close."""
+        for worker in self._seen_off:
+            worker.socket.close()
+        self._close()
 
     def _see_off(self, process: subprocess.Popen[bytes]) -> None:
         if self._nothing_is_left():
@@ -287,30 +309,22 @@ class Crew:
         return not self.pool.is_busy and all(ring.tail == ring.head for ring in self.pool.rings)
 
     def disband(self) -> None:
-        """`end`, where no thread watches."""
+        """`end` and `release`, where no thread watches."""
         self.end()
+        self.release()
         self.watched_end.close()
         self.watched.close()
 
     def abandon(self) -> None:
         """In a forked child: close the inherited ends, so that the workers see when the real trainer is gone."""
-        for worker in self._workers.values():
-            worker.socket.close()
-        self._release.detach()  # to shut the watch's end down would end the parent's watch
+        for worker in [*self._workers.values(), *self._seen_off]:
+            if worker is not None:
+                worker.socket.close()
+        self._close.detach()  # to shut the watch's end down would end the parent's watch
         self._end_of_watch.close()
         self.watched_end.close()
         self.watched.close()
         _close_all(self._fds)
-
-
-def _worker_environment() -> dict[str, str]:
-    """The trainer's environment with its `sys.path`, and without MindSpore's choice of the slow protobuf."""
-    environment = dict(os.environ)
-    environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
-    # Python itself passes over entries that are no text.
-    entries = [entry for entry in sys.path if isinstance(entry, str) and "\0" not in entry]
-    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, entries))
-    return environment
 
 
 def _close_all(fds: list[int]) -> None:
@@ -318,16 +332,16 @@ def _close_all(fds: list[int]) -> None:
         os.close(fds.pop())
 
 
-def _release(fds: list[int], end_of_watch: socket.socket) -> None:
+def _close(fds: list[int], end_of_watch: socket.socket) -> None:
     """End the watching thread and close the crew's descriptors: at the end, or when nobody holds the crew any more."""
     with end_of_watch:
-        _shut_down(end_of_watch)
+        _shut_down(end_of_watch, socket.SHUT_RDWR)
     _close_all(fds)
 
 
-def _shut_down(end: socket.socket) -> None:
+def _shut_down(end: socket.socket, how: int) -> None:
     """Have the other end see that this is over, whoever else holds a copy of this one."""
     try:
-        end.shutdown(socket.SHUT_RDWR)
+        end.shutdown(how)
     except OSError:
         pass  # the other side is gone already

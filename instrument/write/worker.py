@@ -5,15 +5,14 @@ shared memory, a bell (eventfd) for each worker and one for the trainer, and one
 says that the trainer is gone: then it drains its ring and ends. It sleeps unless its bell rings; idle, it costs
 nothing.
 
-Each worker encodes ahead; files are appended to in order. The committed state lives in shared memory in two slots and
-becomes valid with one 64-bit store, so it is never seen half written, whoever is killed when.
+Each worker encodes ahead; files are appended to in order. While the disk takes nothing, the worker whose turn it is
+keeps what it holds and tries again, and the rings keep the rest.
 """
 
 from __future__ import annotations
 
-import json
+import fcntl
 import marshal
-import mmap
 import os
 import select
 import signal
@@ -21,11 +20,12 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from instrument.values import Event
 from instrument.write import commit, memory, message, stream
 from instrument.write.commit import Notice, State
-from instrument.write.ring import MORE, START, Chunk, Ring
+from instrument.write.ring import MORE, START, Chunk
+from instrument.write.shared import Config, PoolMemory
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
 _BATCH_BYTES = 1 << 20
@@ -47,152 +47,6 @@ _RETRIES_WITHOUT_ROOM = 10
 _TOUCH_AHEAD_BYTES = 8 << 20
 _NICE = 10
 
-_VERSION, _IS_CLOSING = 0, 1
-_SLOTS = (8, 24)
-_LINES, _LINE = 64, 8  # a cache line a worker
-_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
-MAX_WORKERS = 64
-_HEADS = _LINES + MAX_WORKERS * _LINE  # and a line for what the trainer tells it
-_CONTROL_BYTES = memory.round_up((_HEADS + MAX_WORKERS * _LINE) * 8)
-
-
-class Config(NamedTuple):
-    """What a worker is told at its start.
-
-    Descriptors are numbers that it inherits; `bells` has one a worker. `given_up` are the events to be left out.
-    """
-
-    worker: int
-    memory: int
-    ring_bytes: int
-    bells: list[int]
-    trainer_bell: int
-    socket: int
-    summary_path: str
-    export_directory: str
-    max_file_bytes: int | None
-    given_up: list[int]
-
-    def to_argument(self) -> str:
-        return json.dumps(self)
-
-    @classmethod
-    def from_argument(cls, argument: str) -> Config:
-        return cls(*json.loads(argument))
-
-
-class PoolMemory:
-    """The pool's shared memory: the committed state, what each worker does, and a ring a worker."""
-
-    def __init__(self, fd: int, count: int, ring_bytes: int) -> None:
-        self._count = count
-        self._words = memoryview(mmap.mmap(fd, _CONTROL_BYTES)).cast("Q")
-        self._datas = [memory.map_twice(fd, _CONTROL_BYTES + index * ring_bytes, ring_bytes) for index in range(count)]
-        lines = range(0, count * _LINE, _LINE)
-        self.rings = [
-            Ring(data, self._words, _HEADS + line, _LINES + line + _TAIL)
-            for data, line in zip(self._datas, lines, strict=True)
-        ]
-
-    @staticmethod
-    def size_bytes(count: int, ring_bytes: int) -> int:
-        return _CONTROL_BYTES + count * ring_bytes
-
-    def populate(self) -> None:
-        """Have all pages of the rings provided now."""
-        for data in self._datas:
-            memory.populate(data)
-
-    # The valid slot is written to again two commits later: what was read while a commit came may be half of either.
-
-    @property
-    def state(self) -> State:
-        while True:
-            version = self._words[_VERSION]
-            slot = _SLOTS[version % 2]
-            words = self._words[slot : slot + len(State._fields)].tolist()
-            if self._words[_VERSION] == version:
-                return State(*words)
-
-    @state.setter
-    def state(self, state: State) -> None:
-        version = self._words[_VERSION] + 1
-        slot = _SLOTS[version % 2]
-        for offset, value in enumerate(state):
-            self._words[slot + offset] = value
-        self._words[_VERSION] = version
-
-    @property
-    def committed_sequence(self) -> int:
-        while True:
-            version = self._words[_VERSION]
-            sequence = self._words[_SLOTS[version % 2]]
-            if self._words[_VERSION] == version:
-                return sequence
-
-    def come_to_life(self, index: int) -> None:
-        """Worker `index` is there."""
-        self._words[_LINES + index * _LINE + _ALIVE] = 1
-
-    def is_awake(self, index: int) -> bool:
-        """Whether worker `index` will look into its ring without being told."""
-        return bool(self._words[_LINES + index * _LINE + _AWAKE])
-
-    def set_awake(self, index: int, awake: bool) -> None:
-        self._words[_LINES + index * _LINE + _AWAKE] = awake
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether the trainer gives up what cannot be written now."""
-        return bool(self._words[_IS_CLOSING])
-
-    def give_up(self) -> None:
-        self._words[_IS_CLOSING] = 1
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether a worker holds events that cannot be written at the moment."""
-        return any(self._words[_LINES + index * _LINE + _STALLED] for index in range(self._count))
-
-    @property
-    def stalled_seconds(self) -> float:
-        """For how long it has held them."""
-        began = [self._words[_LINES + index * _LINE + _STALLED] for index in range(self._count)]
-        return max((time.monotonic() - ms / 1000 for ms in began if ms), default=0.0)
-
-    def set_stalled(self, index: int, began_ms: int) -> None:
-        """Worker `index` holds such events since then, in milliseconds on the monotonic clock; 0 for no longer."""
-        self._words[_LINES + index * _LINE + _STALLED] = began_ms
-
-    def take_in_hand(self, index: int, sequence: int) -> None:
-        """Worker `index` begins with this event: should it die, it died of it."""
-        self._words[_LINES + index * _LINE + _IN_HAND] = sequence
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a worker is in the middle of an event."""
-        committed = self.committed_sequence
-        return any(self._words[_LINES + index * _LINE + _IN_HAND] > committed for index in range(self._count))
-
-    def await_turn(self, index: int, sequence: int) -> None:
-        """Worker `index` wants its bell rung when everything before `sequence` is committed; 0 for no longer."""
-        self._words[_LINES + index * _LINE + _AWAITED] = sequence
-
-    def waiting_for(self, sequence: int) -> int | None:
-        """The worker that waits to commit `sequence`."""
-        for index in range(self._count):
-            if self._words[_LINES + index * _LINE + _AWAITED] == sequence:
-                return index
-        return None
-
-    def bury(self, index: int) -> tuple[bool, int]:
-        """Whether dead worker `index` ever came to life, and the event that it left undone, 0 for none."""
-        line = _LINES + index * _LINE
-        was_alive, in_hand = bool(self._words[line + _ALIVE]), self._words[line + _IN_HAND]
-        for word in (_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED):
-            self._words[line + word] = 0
-        return was_alive, in_hand if in_hand > self.committed_sequence else 0
-
 
 class Worker:
     """Takes events out of one ring until the trainer is gone and the ring is empty."""
@@ -208,6 +62,8 @@ class Worker:
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
         self._committer = commit.Committer(config.max_file_bytes, self._report)
+        # Whoever else was started for this ring is dead before this one looks into it.
+        fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
         self._touched_bytes = 0
         self._trainer_is_gone = False
@@ -274,7 +130,7 @@ class Worker:
         event, lineage_path = message.unpack(chunk.payload, chunk.head_offset, encodes=not exports)
         paths = (self._config.summary_path, lineage_path)
         if chunk.sequence in self._config.given_up:
-            return commit.lose(chunk.sequence, event.step, paths, "workers die of it", self._report)
+            return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report)
         if exports:
             commit.export_tensors(event, self._config.export_directory, self._report)
         return commit.encode(chunk.sequence, event, paths, self._report)
@@ -307,10 +163,10 @@ class Worker:
         def arrive() -> memoryview:
             return next(arrivals)
 
-        event, lineage_path, parts = message.unpack_head(stream.gather_head(arrive))
+        bare, lineage_path, parts = message.unpack_head(stream.gather_head(arrive))
         paths = (self._config.summary_path, lineage_path)
         if sequence in self._config.given_up:
-            return commit.lose(sequence, event.step, paths, "workers die of it", self._report)
+            return commit.lose(sequence, bare, paths, "workers die of it", self._report)
         try:
             exporting = bool(self._config.export_directory)
             items = [
@@ -319,14 +175,15 @@ class Worker:
                 else stream.gather(part, arrive)
                 for part in parts
             ]
-            event = event._replace(items=items)
+            event = bare._replace(items=items)
             if exporting:
                 commit.export_tensors(event, self._config.export_directory, self._report)
             return commit.begin(sequence, event, paths, arrive)
         except Exception as error:
             if isinstance(error, stream.Abandoned):
                 raise
-            return commit.lose(sequence, event.step, paths, f"it cannot be encoded: {error!r:.500}", self._report)
+            # What it says is missing before it, the next one says again.
+            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", self._report)
 
     def _arrivals(self, head: bytes) -> Iterator[memoryview]:
         """The chunks of a large event, each valid until the next is asked for.
@@ -355,24 +212,34 @@ class Worker:
         began = 0.0
         while True:
             try:
-                self._publish(self._committer.apply(self._pool.state, jobs))
+                state = self._committer.apply(self._pool.state, jobs)
                 break
             except OSError as error:
-                now = time.monotonic()
-                began = began or now
-                if self._pool.is_closing or (self._trainer_is_gone and now - began > _LAST_HOPE_SECONDS):
+                if self._gives_up(began):
                     self._commit_what_fits(jobs)
-                    break
-                self._stall(jobs, os.strerror(error.errno or 0), began)
-        if began:
+                    self._pool.set_stalled(self._index, 0)
+                    return
+                if not began:
+                    began = time.monotonic()
+                    self._stall(jobs[0], os.strerror(error.errno or 0), began)
+                self._wait_for_room(jobs)
+        if began:  # now: who is woken by what follows must not take the disk for full
             self._pool.set_stalled(self._index, 0)
+        self._publish(state)
 
-    def _stall(self, jobs: list[commit.Job], reason: str, began: float) -> None:
-        """Keep events that cannot be written, and return when it is time to try again."""
-        if not self._pool.is_stalled:
-            self._pool.set_stalled(self._index, int(began * 1000))
-            self._report(Notice("stalled", jobs[0].step, jobs[0].paths[0], reason))
-            os.eventfd_write(self._config.trainer_bell, 1)
+    def _gives_up(self, began: float) -> bool:
+        """Whether what cannot be written has no future; `began` is when that was first found, 0 for just now."""
+        is_late = began > 0 and time.monotonic() - began > _LAST_HOPE_SECONDS
+        return self._pool.is_closing or (self._trainer_is_gone and is_late)
+
+    def _stall(self, job: commit.Job, reason: str, began: float) -> None:
+        """Let the trainer know that it must not wait for what is in the rings."""
+        self._pool.set_stalled(self._index, int(began * 1000))
+        self._report(Notice("stalled", job.step, job.paths[0], reason))
+        os.eventfd_write(self._config.trainer_bell, 1)
+
+    def _wait_for_room(self, jobs: list[commit.Job]) -> None:
+        """Return when it is time to try again."""
         needed = sum(job.size_bytes(file) for job in jobs for file in commit.FILES)
         # What is written in part and cut off again is seen by whoever reads the file meanwhile.
         for _ in range(_RETRIES_WITHOUT_ROOM):
@@ -386,7 +253,8 @@ class Worker:
     def _commit_what_fits(self, jobs: list[commit.Job]) -> None:
         """The last chance: what is too large for the room that is left is lost, what is smaller is not."""
         for job in jobs:
-            gap = commit.lose(job.sequence, job.step, job.paths, "the disk is full", lambda notice: None)
+            event = Event(job.step, 0.0, job.gaps)
+            gap = commit.lose(job.sequence, event, job.paths, "the disk is full", lambda notice: None)
             attempts = [job, gap] if job.events else [job]
             for attempt in attempts:
                 try:

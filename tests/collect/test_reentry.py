@@ -42,7 +42,32 @@ def test_a_record_inside_a_record_is_refused(
     assert answers == [False]
     assert run.scalars("first").step.tolist() == [1]
     assert run.scalars("later").step.tolist() == [2]
-    assert len(said("inside another one")) == 1
+    assert len(said("inside another call")) == 1
+
+
+def test_a_record_inside_add_value_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., list[str]]
+) -> None:
+    """A large array is copied to where the next event goes: another event must not go there before it is added."""
+    record = SummaryRecord(tmp_path, num_process=1)
+    stage = record._sink.stage
+    answers: list[bool] = []
+
+    def interrupted(array: Any) -> Any:
+        copy = stage(array)
+        record.add_value("scalar", "early", 1.0)
+        answers.append(record.record(1))
+        return copy
+
+    monkeypatch.setattr(record._sink, "stage", interrupted)
+    record.add_value("tensor", "weight", np.arange(100_000.0))
+    assert record.record(2)
+    record.close()
+    run = read(tmp_path)
+    assert answers == [False]
+    assert run.scalars("early").step.tolist() == [2]
+    assert np.array_equal(run.tensors("weight")[2], np.arange(100_000.0))
+    assert len(said("inside another call")) == 1
 
 
 def test_values_added_by_another_thread_are_not_lost(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
+import pytest
 
 from instrument.codec import event, lineage
 from instrument.eventfile import names
@@ -123,3 +126,15 @@ def workers(directory: str | os.PathLike[str]) -> list[psutil.Process]:
 
 def wait_for_workers_to_end(directory: str | os.PathLike[str], seconds: float = 20.0) -> None:
     wait_until(lambda: not workers(directory), seconds)
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing can be written during the block."""
+
+    def pwritev(fd: int, pieces: Sequence[bytes], offset: int) -> int:
+        raise OSError(errno.ENOSPC, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", pwritev)
+        yield

@@ -22,13 +22,13 @@ SMALL_RING = 64 << 10
 
 def process(sink: PoolSink, index: int = 0) -> subprocess.Popen[bytes]:
     """Worker `index` as it is now."""
-    found = sink._crew.process(index)
+    found = sink._feed.crew.process(index)
     assert found is not None
     return found
 
 
 def ring(sink: PoolSink, index: int = 0) -> Ring:
-    return sink._pool.rings[index]
+    return sink._feed.pool.rings[index]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from instrument.eventfile.reader import EventFileReader
 from instrument.values import Event, Gap, Item
 from instrument.write import commit
 from instrument.write.commit import LINEAGE, SUMMARY, Committer, Job, Notice, State
-from instrument.write.sink import item_bound_bytes, upper_bound_bytes
+from instrument.write.limits import item_bound_bytes, upper_bound_bytes
 from tests.write.build import both, custom, frame_count, gaps, numbers, scalar, tensor
 
 needs_pwritev = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="this system has no pwritev to stand in for")
@@ -248,7 +248,7 @@ def test_a_gap_is_no_event(desk: Desk) -> None:
 
 def test_a_lost_event(desk: Desk) -> None:
     """`lose` reports it, and leaves a gap of one event at its place."""
-    job = commit.lose(1, 7, desk.paths, "workers die of it", desk.notices.append)
+    job = commit.lose(1, scalar(7), desk.paths, "workers die of it", desk.notices.append)
     state = desk.committer.apply(State(), [job])
     assert state == State(1, desk.sizes[SUMMARY], 0, 0, 1)
     assert desk.notices == [Notice("lost", 7, desk.paths[SUMMARY], "workers die of it")]
@@ -261,9 +261,9 @@ def test_the_limit(tmp_path: Path) -> None:
     desk = Desk(tmp_path, 3 * one)
     desk.apply(scalar(1), scalar(2), tensor(3, 1000), scalar(4))
     assert 2 * one + large > 3 * one
-    assert desk.state == State(4, 2 * one, 0, 2, 0, 1 << SUMMARY)
+    assert desk.state == State(4, 2 * one, 0, 2, 0, 1 << SUMMARY, 2)
     desk.apply(scalar(5), tensor(6, 1000))
-    assert desk.state == State(6, 2 * one, 0, 2, 0, 1 << SUMMARY)
+    assert desk.state == State(6, 2 * one, 0, 2, 0, 1 << SUMMARY, 4)
     assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (2, 2.0)]
     assert desk.notices == [Notice("limit", 3, desk.paths[SUMMARY], f"max_file_size is {3 * one}")]
 
@@ -298,7 +298,7 @@ def test_a_full_file_stays_full_for_a_successor(tmp_path: Path) -> None:
     desk.apply(tensor(1, 100))
     desk.committer = Committer(100, desk.notices.append)
     desk.apply(scalar(2))
-    assert desk.state == State(2, 0, 0, 0, 0, 1 << SUMMARY)
+    assert desk.state == State(2, 0, 0, 0, 0, 1 << SUMMARY, 2)
     assert [notice.step for notice in desk.notices] == [1]
 
 

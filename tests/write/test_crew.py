@@ -18,8 +18,9 @@ import pytest
 
 from instrument.values import Event, Item
 from instrument.write import crew
+from instrument.write.file_sink import FileSink
 from instrument.write.pool import open_sink
-from instrument.write.sink import FileSink, Target
+from instrument.write.sink import Target
 from tests.write.build import numbers, scalar, steps, tensor, wait_until, workers
 from tests.write.conftest import OpenSink
 from tests.write.pools import SMALL_RING, beside, messages, process, stopped
@@ -40,8 +41,8 @@ def test_killed_workers_lose_nothing(
 
     def kill() -> None:
         for moment in moments:
-            wait_until(lambda: sink._pool.committed_sequence >= moment)  # noqa: B023
-            running = [found for index in range(count) if (found := sink._crew.process(index)) is not None]
+            wait_until(lambda: sink._feed.pool.committed_sequence >= moment)  # noqa: B023
+            running = [found for index in range(count) if (found := sink._feed.crew.process(index)) is not None]
             if running:
                 victim = running[int(rng.integers(len(running)))]
                 victim.kill()
@@ -66,7 +67,7 @@ def test_a_killed_idle_worker_is_replaced(sink_at: OpenSink, caplog: pytest.LogC
     sink.flush()
     first = process(sink)
     first.kill()
-    wait_until(lambda: sink._crew.process(0) not in (first, None))
+    wait_until(lambda: sink._feed.crew.process(0) not in (first, None))
     assert len(messages(caplog)) == 1
     sink.write(scalar(2))
     sink.close()
@@ -245,7 +246,8 @@ def test_workers_that_never_come_to_life(
     assert stats.errors > 0
     said = messages(caplog)
     assert len([message for message in said if "status 1" in message]) == 1
-    assert len([message for message in said if "no worker can be started" in message]) == 2  # at an event, at the end
+    # At an event, at the end, and how many there were.
+    assert len([message for message in said if "no worker can be started" in message]) == 3
     assert steps(sink.path) == []
 
 

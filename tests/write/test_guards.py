@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ import pytest
 from instrument.codec import event, wire
 from instrument.values import Event, Item
 from instrument.write.commit import Committer
-from instrument.write.sink import item_bound_bytes
-from tests.write.build import scalar, steps
+from instrument.write.crew import Crew
+from instrument.write.limits import item_bound_bytes
+from tests.write.build import gaps, scalar, steps, tensor
 from tests.write.conftest import OpenSink
 from tests.write.pools import process
 
@@ -38,7 +41,7 @@ def test_a_write_inside_a_write_without_workers(sink_at: OpenSink, monkeypatch: 
     assert sink.write(scalar(2))
     assert answers == [False]
     assert steps(sink.path) == [1, 2]
-    assert sink.stats.dropped == 1
+    assert sink.stats.lost == 1
 
 
 def test_a_close_inside_a_write_without_workers(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +78,7 @@ def test_a_logging_handler_that_records(sink_at: OpenSink) -> None:
     def run() -> None:
         for step in range(200):
             if step % 50 == 0:
-                os.kill(sink._crew._workers[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+                os.kill(sink._feed.crew._workers[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
             log.warning("step %d", step)
             sink.write(scalar(step))
         sink.flush()
@@ -89,6 +92,20 @@ def test_a_logging_handler_that_records(sink_at: OpenSink) -> None:
         log.removeHandler(handler)
     assert len(answers) > 200
     assert all(answers)
+
+
+def test_no_thread_makes_memory_ready(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started any more, large records are taken all the same."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    sink = sink_at(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert sink.write(tensor(1, 1_000_000))
+    sink.close()
+    assert steps(sink.path) == [1]
 
 
 def test_an_odd_path_of_modules(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +147,61 @@ def test_a_fork_while_a_lock_is_held(sink_at: OpenSink, tmp_path: Path) -> None:
     release.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_fork_while_workers_end(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that another thread forks in the middle of `close` waits for no lock either."""
+    sink = sink_at(1)
+    end, answers = Crew.end, []
+
+    def fork_and_end(self: Crew) -> bool:
+        thread = threading.Thread(target=lambda: answers.append(in_a_fork(lambda: sink.stats.events == 0)))
+        thread.start()
+        thread.join()
+        return end(self)
+
+    monkeypatch.setattr(Crew, "end", fork_and_end)
+    assert sink.write(scalar(1))
+    sink.close()
+    assert answers == [True]
+    assert steps(sink.path) == [1]
+
+
+def in_a_fork(is_true: Callable[[], bool]) -> bool:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        os._exit(0 if is_true() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_last_words_of_a_worker(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker says of the last events, when nobody waits for these any more, is heard."""
+    sink = sink_at(1)
+    monkeypatch.setattr(sink, "_settle", lambda is_end: None)
+    sink.write(Event(7, 1.0, (Item("no kind", "t", b""),)))
+    sink.close()
+    error = sink.take_error()
+    assert error is not None
+    assert (error.what, error.step) == ("lost", 7)
+    assert (sink.stats.lost, sink.stats.pending) == (1, 0)
+
+
+def test_a_close_inside_a_write_says_what_is_missing(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without workers it is the outer call that does, at its end."""
+    sink = sink_at(0)
+    assert sink.write(scalar(0))
+    apply = Committer.apply
+
+    def close_and_fail(self: Committer, *arguments: Any) -> Any:
+        sink.close()
+        monkeypatch.setattr(Committer, "apply", apply)
+        raise OSError(errno.ENOSPC, "no")
+
+    monkeypatch.setattr(Committer, "apply", close_and_fail)
+    assert not sink.write(scalar(1))
+    assert steps(sink.path) == [0]
+    assert [(gap.events, gap.first_step) for gap in gaps(sink.path)] == [(1, 1)]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="this system has no scheduling classes")

@@ -156,6 +156,23 @@ def test_an_interrupt_while_write_waits_for_room(sink_at: OpenSink, elements: in
     assert sink.stats.pending == 0
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_interrupt_between_chunks(sink_at: OpenSink, count: int) -> None:
+    """Who has begun to write a large record takes it back before anything else is written, and nothing else with it."""
+    sink = sink_at(count, ring_bytes=count * (128 << 10))
+    assert sink.write(tensor(0, 100))
+    sink.flush()
+    with stopped(sink), handler(interrupt), signal_when(is_full(sink, 32_832)), pytest.raises(KeyboardInterrupt):
+        sink.write(tensor(1, 100_000))
+    for step in range(2, 50):
+        assert sink.write(tensor(step, 1000))
+    sink.flush()
+    assert steps(sink.path) == [0, *range(2, 50)]
+    sink.close()
+    assert steps(sink.path) == [0, *range(2, 50)]
+    assert (sink.stats.events, sink.stats.pending, sink.stats.lost) == (49, 0, 0)
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_an_interrupt_while_a_large_record_is_encoded(sink_at: OpenSink, dies: bool) -> None:
     """All of it has been sent: it is in the file, unless its worker dies of all moments then; no gap either way."""

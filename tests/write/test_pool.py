@@ -85,7 +85,7 @@ def test_further_workers_start_when_one_is_busy(sink_at: OpenSink, tmp_path: Pat
         for step in range(50, 200):
             assert sink.write(tensor(step, 100))
         wait_until(lambda: len(workers(tmp_path)) == 3)
-        assert sink._pool.committed_sequence == 50
+        assert sink._feed.pool.committed_sequence == 50
     sink.close()
     assert numbers(sink.path) == [(step, float(step)) for step in range(200)]
 
@@ -152,12 +152,12 @@ def test_a_large_record_while_workers_die(sink_at: OpenSink, rng: np.random.Gene
         for moment in moments:
             worker = process(sink)
             start = ring(sink).tail
-            wait_until(lambda: ring(sink).tail - start > moment or sink._pool.committed_sequence > 1)  # noqa: B023
-            if sink._pool.committed_sequence > 1:
+            wait_until(lambda: ring(sink).tail - start > moment or sink._feed.pool.committed_sequence > 1)  # noqa: B023
+            if sink._feed.pool.committed_sequence > 1:
                 return
             worker.kill()
             kills.append(worker.pid)
-            worker_is_replaced = functools.partial(lambda old: sink._crew.process(0) not in (old, None), worker)
+            worker_is_replaced = functools.partial(lambda old: sink._feed.crew.process(0) not in (old, None), worker)
             wait_until(worker_is_replaced)
 
     sink.write(scalar(0))

@@ -14,10 +14,8 @@ import crc32c
 import numpy as np
 import pytest
 
-from instrument.write.commit import State
 from instrument.write.memory import map_twice
 from instrument.write.ring import MORE, START, Ring, chunks
-from instrument.write.worker import PoolMemory
 from tests.write.build import ROOT
 
 BLOCK = 64
@@ -422,76 +420,3 @@ def test_two_processes(rng: np.random.Generator) -> None:
             out, _ = consumer.communicate(timeout=30)
     assert int(out) == checksum(sent)
     assert ring.head == ring.tail
-
-
-# ---------------------------------------------------------------------- the pool's words
-
-
-@pytest.fixture
-def pool_fd() -> Iterator[int]:
-    """Memory for a pool of two workers."""
-    with tempfile.TemporaryFile() as file:
-        file.truncate(PoolMemory.size_bytes(2, PAGE))
-        yield file.fileno()
-
-
-WRITE_STATES = """
-import sys, time
-sys.path.insert(0, sys.argv[3])
-from instrument.write.commit import State
-from instrument.write.worker import PoolMemory
-pool = PoolMemory(int(sys.argv[1]), 2, int(sys.argv[2]))
-deadline = time.monotonic() + 1
-number = 0
-while time.monotonic() < deadline:
-    number += 1
-    pool.state = State(*[number] * len(State._fields))
-print(number)
-"""
-
-
-def test_the_state_is_never_half_written(pool_fd: int) -> None:
-    """Read as fast as one can while another process writes: all fields are of one state, and states only grow."""
-    pool = PoolMemory(pool_fd, 2, PAGE)
-    command = [sys.executable, "-c", WRITE_STATES, str(pool_fd), str(PAGE), str(ROOT)]
-    with subprocess.Popen(command, pass_fds=[pool_fd], stdout=subprocess.PIPE) as writer:
-        last = 0
-        while writer.poll() is None:
-            sequence, state = pool.committed_sequence, pool.state
-            assert state == State(*[state.sequence] * len(state))
-            assert last <= sequence <= state.sequence
-            last = state.sequence
-        out, _ = writer.communicate(timeout=30)
-    assert pool.state == State(*[int(out)] * len(State._fields))
-    assert last > 0
-
-
-def test_each_worker_has_a_ring_of_its_own(pool_fd: int) -> None:
-    """What one process puts into ring 1 another finds there, and not in ring 0; the state is not touched."""
-    ours, theirs = PoolMemory(pool_fd, 2, PAGE), PoolMemory(pool_fd, 2, PAGE)
-    ours.state = State(1, 2, 3, 4, 5, 6)
-    for sequence in range(100):
-        assert ours.rings[1].put([b"x" * 1000], 1000, sequence)
-        assert take(theirs.rings[1]) == (sequence, START, b"x" * 1000)
-    assert theirs.rings[0].get(0) is None
-    assert theirs.state == State(1, 2, 3, 4, 5, 6)
-    assert ours.rings[1].tail == ours.rings[1].head == 100 * room(1000)
-
-
-def test_what_a_dead_worker_leaves(pool_fd: int) -> None:
-    """The event that it had in hand, unless that is committed; afterwards its words are those of a new worker."""
-    pool = PoolMemory(pool_fd, 2, PAGE)
-    assert pool.bury(1) == (False, 0)
-    pool.come_to_life(1)
-    assert pool.bury(1) == (True, 0)
-    pool.come_to_life(1)
-    pool.take_in_hand(1, 8)
-    pool.await_turn(1, 7)
-    assert pool.waiting_for(7) == 1
-    pool.state = State(sequence=7)
-    assert pool.bury(1) == (True, 8)
-    assert pool.bury(1) == (False, 0)
-    assert pool.waiting_for(7) is None
-    pool.take_in_hand(1, 8)
-    pool.state = State(sequence=8)
-    assert pool.bury(1) == (False, 0)

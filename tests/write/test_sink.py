@@ -10,8 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 
@@ -30,6 +28,7 @@ from tests.write.build import (
     custom,
     files,
     frame_count,
+    full_disk,
     gaps,
     numbers,
     only_file,
@@ -242,18 +241,6 @@ def test_the_first_error_can_be_taken(sink_at: OpenSink, workers: int) -> None:
 
 
 # ---------------------------------------------------------------------- a disk that takes nothing, without workers
-
-
-@contextmanager
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing can be written during the block."""
-
-    def pwritev(fd: int, pieces: Sequence[bytes], offset: int) -> int:
-        raise OSError(errno.ENOSPC, "no")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", pwritev)
-        yield
 
 
 @needs_pwritev

@@ -359,7 +359,7 @@ def test_a_stream_beyond_the_limit(tmp_path: Path) -> None:
         files = Files(tmp_path, size + spare)
         arriving = Arriving(event, 64)
         state = files.committer.apply(State(), [arriving.job(files.paths)])
-        assert state == (State(1, 0, 0, 0, 0, 1 << SUMMARY) if spare < 0 else State(1, size, 0, 1))
+        assert state == (State(1, 0, 0, 0, 0, 1 << SUMMARY, 1) if spare < 0 else State(1, size, 0, 1))
         assert arriving.taken == (0 if spare < 0 else arriving.count)
         assert [notice.what for notice in files.notices] == (["limit"] if spare < 0 else [])
         files.committer.close()

@@ -1,0 +1,56 @@
+"""What is added to a recorder between two calls of `record`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from instrument.values import Item
+from instrument.write.sink import Sink
+
+#: Arrays from this size on are copied to where the next `record` will need them.
+_STAGED_BYTES = 32 << 10
+
+
+class Added:
+    """The last value of each kind and tag. Not for several threads at a time: whoever calls holds a lock."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.scalars: dict[str, float] = {}
+        self._items: dict[tuple[str, str], Item] = {}
+        self._sink = sink
+        self._has_staged = False
+
+    def add(self, item: Item) -> bool:
+        """Keep an item; whether it is the second of its kind and tag, which replaces the first."""
+        kind, tag, payload, _ = item
+        if kind == "scalar":
+            is_second = tag in self.scalars
+            self.scalars[str.__str__(tag)] = payload  # type: ignore[assignment]
+        else:
+            is_second = self._items.pop((kind, tag), None) is not None
+            self._items[kind, tag] = item
+        return is_second
+
+    def add_copy(self, item: Item, may_stage: bool) -> bool:
+        """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
+        array: Any = item.payload
+        staged = self._sink.stage(array) if may_stage and array.nbytes >= _STAGED_BYTES else None
+        self._has_staged |= staged is not None
+        return self.add(item._replace(payload=np.array(array) if staged is None else staged))
+
+    def take(self) -> tuple[dict[str, float], list[Item]]:
+        """Scalars and other items since the last call; arrays are valid until the next event is written."""
+        scalars, self.scalars = self.scalars, {}
+        items, self._items = self._items, {}
+        self._has_staged = False
+        return scalars, list(items.values()) if items else []
+
+    def keep(self) -> None:
+        """Another event is written first: copy what would not survive that."""
+        if self._has_staged:
+            for key, item in list(self._items.items()):
+                if isinstance(item.payload, np.ndarray):
+                    self._items[key] = item._replace(payload=np.array(item.payload))
+            self._has_staged = False

@@ -1,0 +1,84 @@
+"""What callers hand to a recorder: refused where it is wrong, and messages as the bytes that the file will hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore
+import numpy as np
+
+from instrument.codec import graph as graph_codec
+from instrument.codec import lineage as lineage_codec
+from instrument.codec import schema
+from instrument.collect import lineage
+from instrument.errors import CorruptMessage
+from instrument.values import LINEAGE_KINDS
+
+ARRAY_PLUGINS = ("scalar", "image", "tensor", "histogram")
+PLUGINS = (*ARRAY_PLUGINS, "graph", *LINEAGE_KINDS, "landscape")
+_INT64 = range(-(2**63), 2**63)
+
+
+def check_plugin(plugin: Any) -> None:
+    if plugin not in PLUGINS:
+        raise ValueError(f"The plugin is {plugin!r}; expected one of {list(PLUGINS)}.")
+
+
+def check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"The name is {name!r} of type {type(name).__name__}; expected str.")
+    if not name:
+        raise ValueError("The name is empty; expected at least one character.")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"The name {name!r} is no valid Unicode: {error.reason} at position {error.start}.") from None
+
+
+def check_step(step: Any) -> int:
+    if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
+        raise TypeError(f"step is {step!r} of type {type(step).__name__}; expected a Python or NumPy integer.")
+    number = int(step)
+    if number not in _INT64:
+        raise ValueError(f"step is {number}; expected an integer of at most 64 bits.")
+    return number
+
+
+def check_network(name: str, network: Any) -> Any:
+    if network is not None and not isinstance(network, mindspore.nn.Cell):
+        raise TypeError(f"{name} is a {type(network).__name__}; expected a mindspore.nn.Cell or None.")
+    return network
+
+
+def graph_bytes(value: Any, name: str) -> bytes:
+    data = value.SerializeToString() if hasattr(value, "SerializeToString") else value
+    if not isinstance(data, (bytes, bytearray)):
+        raise TypeError(f"The graph {name!r} is a {type(value).__name__}; expected the bytes of a ModelProto.")
+    if getattr(getattr(value, "DESCRIPTOR", None), "name", "") == "GraphProto":
+        return bytes(data)
+    try:
+        return graph_codec.from_model(bytes(data)).data
+    except CorruptMessage as error:
+        raise ValueError(f"The value of {name!r} is no ModelProto message with a graph: {error}") from error
+
+
+def message_bytes(value: Any, message_name: str, name: str) -> bytes:
+    """The bytes of a protobuf message, from whatever pool its class comes."""
+    given = getattr(getattr(value, "DESCRIPTOR", None), "name", type(value).__name__)
+    if isinstance(value, (bytes, bytearray)):
+        data = bytes(value)
+    elif given == message_name and hasattr(value, "SerializeToString"):
+        data = value.SerializeToString()
+    else:
+        raise TypeError(f"The value of {name!r} is a {given}; expected a {message_name} message or its bytes.")
+    try:
+        schema.message_class(message_name).FromString(data)
+    except Exception as error:  # DecodeError's class depends on protobuf's implementation
+        raise ValueError(f"The value of {name!r} is no {message_name} message: {error}") from error
+    return data
+
+
+def lineage_bytes(plugin: str, value: Any, name: str) -> bytes:
+    if plugin == "custom_lineage_data" and isinstance(value, dict):
+        return lineage_codec.custom_message(lineage.check_custom(value, name))
+    return message_bytes(value, lineage_codec.MESSAGES[plugin][1], name)

@@ -1,0 +1,145 @@
+"""What is recorded of a step, an evaluation or a whole training: sources -> items, as far as they were asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from instrument import framework
+from instrument.codec import graph as graph_codec
+from instrument.codec import lineage as lineage_codec
+from instrument.collect import lineage, ops, sources
+from instrument.collect.options import Specified
+from instrument.values import Item
+
+log = logging.getLogger("instrument")
+
+Result = TypeVar("Result")
+
+
+class Gatherer:
+    """Asks the sources of one training. `custom` are the user's own facts about it.
+
+    What a source cannot give is logged once and not asked for again: nothing that is collected is worth a training.
+    """
+
+    def __init__(self, specified: Specified, custom: Mapping[str, str | int | float]) -> None:
+        self._specified = specified
+        self._custom = custom
+        self._given_up: set[str] = set()
+
+    def attempt(self, what: str, get: Callable[[], Result]) -> Result | None:
+        """What a function gives; None where it raises, now or before."""
+        if what in self._given_up:
+            return None
+        try:
+            return get()
+        except Exception as error:  # noqa: BLE001  whatever a user's network, data or metric raises when looked into
+            self._given_up.add(what)
+            reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
+            log.warning("SummaryCollector does not collect the %s: %s", what, reason)
+            return None
+
+    # ------------------------------------------------------------------ at a step
+
+    def values(self, params: Any) -> list[Item]:
+        """Input pictures, loss, learning rate and histograms. Arrays are views: they are copied by the write."""
+        wanted: dict[str, Callable[[Any], list[Item]]] = {}
+        if self._specified.switches["collect_input_data"]:
+            wanted["input data"] = _input_data
+        if self._specified.switches["collect_metric"]:
+            wanted["loss"] = _loss
+            wanted["learning rate"] = _learning_rates
+        if self._specified.histograms:
+            wanted["histograms of weights"] = self._histograms
+        return [item for what, get in wanted.items() for item in self.attempt(what, partial(get, params)) or ()]
+
+    def _histograms(self, params: Any) -> list[Item]:
+        chosen = sources.weights(sources.optimizer(params), self._specified.histogram_pattern)
+        views = [self.attempt(f"histogram {tag!r}", partial(_view, "histogram", tag, one)) for tag, one in chosen]
+        return [view for view in views if view is not None]
+
+    # ------------------------------------------------------------------ at an evaluation
+
+    def evaluation(self, params: Any) -> list[Item]:
+        """Each metric that is a number, and the lineage."""
+        items: list[Item | None] = []
+        if self._specified.switches["collect_metric"]:
+            results = self.attempt("metrics", lambda: _results(params)) or {}
+            items += [self._metric(name, value) for name, value in results.items()]
+        if self._specified.switches["collect_eval_lineage"]:
+            items.append(self.attempt("evaluation lineage", lambda: lineage.evaluation(params)))
+        return [item for item in items if item is not None]
+
+    def _metric(self, name: Any, value: Any) -> Item | None:
+        tag = f"eval/{name}/auto"
+        return self.attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", tag, value))
+
+    # ------------------------------------------------------------------ once in a training
+
+    def once(self, params: Any) -> list[Item]:
+        """What does not change: graphs and custom lineage."""
+        items: list[Item | None] = []
+        if self._specified.switches["collect_graph"]:
+            items.append(self.attempt("graph", lambda: _graph(params)))
+        if self._specified.switches["collect_dataset_graph"]:
+            items.append(self.attempt("dataset graph", lambda: lineage.dataset_graph(params.train_dataset)))
+        if self._custom:
+            items.append(self.attempt("custom lineage", self._custom_lineage))
+        return [item for item in items if item is not None]
+
+    def _custom_lineage(self) -> Item:
+        return Item("custom_lineage_data", "custom_lineage_data", lineage_codec.custom_message(self._custom))
+
+    def at_the_end(self, params: Any) -> list[Item]:
+        """The lineage of the training."""
+        if not self._specified.switches["collect_train_lineage"]:
+            return []
+        item = self.attempt("train lineage", lambda: _train_lineage(params))
+        return [item] if item is not None else []
+
+
+def _results(params: Any) -> dict[str, Any]:
+    return {**sources.metrics(params), **(sources.get(params, "eval_results") or {})}
+
+
+def _train_lineage(params: Any) -> Item:
+    def known(get: Callable[[], Result]) -> Result | None:
+        try:
+            return get()
+        except sources.Uncollectable:
+            return None
+
+    return lineage.train(params, known(lambda: sources.loss(params)), known(lambda: sources.optimizer(params)))
+
+
+def _view(kind: str, tag: str, value: Any) -> Item:
+    return ops.make_item(kind, tag, value, copy=False)
+
+
+def _input_data(params: Any) -> list[Item]:
+    images = sources.input_images(params)
+    try:
+        return [_view("image", "input_data/auto", images)]
+    except (TypeError, ValueError) as error:
+        raise sources.Uncollectable(
+            f"{error} Where the input is no picture, collect_specified_data={{'collect_input_data': False}} says so."
+        ) from error
+
+
+def _loss(params: Any) -> list[Item]:
+    return [Item("scalar", "loss/auto", sources.loss(params))]
+
+
+def _learning_rates(params: Any) -> list[Item]:
+    rates = sources.learning_rates(sources.optimizer(params))
+    return [Item("scalar", tag, rate) for tag, rate in rates.items()]
+
+
+def _graph(params: Any) -> Item:
+    model = framework.model_of(params.train_network)
+    if model is None:
+        raise sources.Uncollectable("the network is not compiled; graphs exist in graph mode only")
+    return Item("graph", "train_network/auto", graph_codec.from_model(model).data)

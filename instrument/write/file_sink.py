@@ -1,0 +1,145 @@
+"""The sink that encodes and writes in the calling thread: for `num_process=0`, and wherever no worker can be had."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from instrument import forks
+from instrument.values import Event
+from instrument.write import commit
+from instrument.write.commit import Notice, State
+from instrument.write.limits import full_files, is_summary_full
+from instrument.write.notices import Missing, Notices
+from instrument.write.sink import Files, Stats
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class FileSink:
+    """Encodes and writes each event before `write` returns."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._notices = Notices()
+        self._committer = commit.Committer(files.target.max_file_bytes, self._notices.add)
+        self._state = State(summary_bytes=self._files.summary_bytes)
+        self._lock = threading.RLock()
+        self._closed = False
+        self._is_writing = False
+        self._dropped = 0
+        self._lost = 0
+        self._missing = Missing(self._notices, files.summary_path)
+        forks.tell(self)
+
+    @property
+    def path(self) -> str:
+        return self._files.summary_path
+
+    @property
+    def stats(self) -> Stats:
+        state = self._state
+        return Stats(
+            state.events, state.summary_bytes + state.lineage_bytes, 0, 0.0, self._dropped + state.refused,
+            self._lost + state.lost, self._notices.errors,
+        )  # fmt: skip
+
+    def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
+        return None
+
+    def write(self, event: Event) -> bool:
+        with self._lock:
+            if self._closed:
+                return False
+            if self._is_writing:
+                reason = "it was recorded by a signal handler inside another record()"
+                self._notices.add(Notice("lost", event.step, self.path, reason))
+                self._lost += 1
+                return False
+            self._is_writing = True
+            try:
+                taken = self._write(event)
+            finally:
+                self._is_writing = False
+                self._end_if_closed()
+        self._notices.say()
+        return taken
+
+    def _write(self, event: Event) -> bool:
+        before = self._state
+        if full_files(before, event)[1]:
+            self._dropped += 1
+            return False
+        says_missing = self._missing.is_any and not is_summary_full(before)
+        try:
+            paths = (self._files.summary_path, self._files.lineage_path(event.items))
+        except OSError as error:
+            return self._lose(event.step, self._files.target.directory, error)
+        if self._files.export_directory:
+            commit.export_tensors(event, self._files.export_directory, self._notices.add)
+        whole = self._missing.before(event) if says_missing else event
+        job = commit.encode(before.sequence + 1, whole, paths, self._notices.add)
+        try:
+            self._state = after = self._committer.apply(before, [job])
+        except OSError as error:
+            return self._lose(event.step, self.path, error)
+        except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
+            self._committer.close()
+            raise
+        if says_missing:
+            self._missing.said(in_file=not is_summary_full(after))
+        return (after.lost, after.refused) == (before.lost, before.refused)
+
+    def _lose(self, step: int, path: str, error: OSError) -> bool:
+        reason = os.strerror(error.errno or 0)
+        self._notices.add(Notice("lost", step, path, reason))
+        self._missing.add(step, reason)
+        self._lost += 1
+        return False
+
+    def flush(self, sync: bool = False) -> None:
+        if sync and not self._closed:
+            self._files.sync(self._notices.add)
+            self._notices.say()
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                if not self._is_writing:
+                    self._end()
+        self._notices.say()
+
+    def _end_if_closed(self) -> None:
+        """Do what `close` could not, called by a signal handler inside a `write`."""
+        if self._closed:
+            self._end()
+
+    def _end(self) -> None:
+        if self._missing.is_any:
+            self._say_what_is_missing()
+        self._committer.close()
+        forks.forget(self)
+
+    def _say_what_is_missing(self) -> None:
+        """The last chance for it: no event comes that could."""
+        before = self._state
+        paths = (self._files.summary_path, "")
+        job = commit.encode(before.sequence + 1, self._missing.event, paths, self._notices.add)
+        try:
+            self._state = self._committer.apply(before, [job])
+        except OSError:
+            pass  # the disk is still full
+        self._missing.said(in_file=self._state.summary_bytes != before.summary_bytes)
+
+    def abandon(self) -> None:
+        self._lock = threading.RLock()  # whoever held it in the parent does not exist here
+        self._closed = True
+        self._notices = Notices()
+        self._missing = Missing(self._notices, self.path)
+
+    def take_error(self) -> Notice | None:
+        return self._notices.take_first()

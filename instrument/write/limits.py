@@ -1,0 +1,59 @@
+"""Limits of size: what an event takes in a file at most, what readers take, and which files are full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from instrument.codec import event as event_codec
+from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.write.commit import LINEAGE, SUMMARY, State
+
+
+def upper_bound_bytes(event: Event) -> int:
+    """No event takes more room in its file than this; what `max_file_size` is checked against before encoding."""
+    scalars = sum(len(tag.encode()) + 128 for tag in event.scalars)
+    return scalars + sum(item_bound_bytes(item) for item in event.items) + 256
+
+
+def item_bound_bytes(item: Item) -> int:
+    """No item takes more room than this."""
+    named = len(item.tag.encode()) + 128
+    if isinstance(item.payload, bytes):
+        return named + len(item.payload)
+    if isinstance(item.payload, (int, float)):
+        return named
+    if item.kind == "tensor":
+        from instrument.codec import tensor
+
+        elements: int = item.payload.size
+        return named + 11 * len(item.payload.shape) + tensor.encoded_bytes(item.dtype, elements)
+    if item.kind == "histogram":
+        return named + 90 * 32
+    # A picture's grid has at most seven empty cells; PNG adds little to bytes that do not compress.
+    pictures: int = item.payload.shape[0]
+    cells = item.payload.size // pictures * (pictures + 7)
+    rows: int = item.payload.shape[2] * (pictures // 8 + 1)  # PNG adds a byte to each
+    return named + cells + rows + (cells + rows) // 64 + 4096
+
+
+def is_too_large(item: Item) -> bool:
+    """Whether readers would pass the item over."""
+    payload: Any = item.payload
+    # Most are far from it: numbers take at most four times their own bytes in a file, pictures less.
+    if not isinstance(payload, bytes) and 10 * payload.nbytes < event_codec.MAX_PAYLOAD_BYTES:
+        return False
+    return item_bound_bytes(item) > event_codec.MAX_PAYLOAD_BYTES
+
+
+def is_summary_full(state: State) -> bool:
+    """Whether nothing more goes into the summary file."""
+    return bool(state.full & 1 << SUMMARY)
+
+
+def full_files(state: State, event: Event) -> tuple[bool, bool]:
+    """Whether any, and whether each, of the files that an event's items belong to is at its size limit."""
+    needed = {LINEAGE if item.kind in LINEAGE_KINDS else SUMMARY for item in event.items}
+    if event.scalars:
+        needed.add(SUMMARY)
+    full = [bool(state.full & 1 << file) for file in needed]
+    return any(full), bool(full) and all(full)

@@ -1,0 +1,123 @@
+"""What the writing side says when something goes wrong: to the log, and where events are missing in the file too."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from dataclasses import replace
+
+from instrument.values import Event, Gap
+from instrument.write import commit
+from instrument.write.commit import Notice
+
+log = logging.getLogger("instrument")
+
+#: What a `Notice` is about -> how the log says it, with its path, its step and its reason.
+_WORDING = {
+    "lost": (
+        logging.ERROR,
+        "Events are missing from %s, the first at step %d: %s. Training goes on; recording is tried again each step.",
+    ),
+    "stalled": (
+        logging.ERROR,
+        "Nothing can be written to %s at step %d: %s. Training goes on; what fits into memory is kept until there is "
+        "room, then events are dropped.",
+    ),
+    "gone": (
+        logging.ERROR,
+        "What %s held before step %d is lost: %s. Recording goes on there, in a new file where none is left.",
+    ),
+    "limit": (logging.WARNING, "%s is full: step %d and what follows is not recorded (%s). Training goes on."),
+    "sync": (
+        logging.ERROR,
+        "%s (up to step %d) may not survive a power failure: %s. It can be read all the same.",
+    ),
+    "export": (
+        logging.ERROR,
+        "%s (step %d) cannot be exported, nor may others: %s. The event file goes on without regard to it.",
+    ),
+}
+
+
+class Notices:
+    """What the writing side has to say: logged once a cause, counted, and kept for `take_error`.
+
+    It is logged by `say`, for which nobody should hold a lock: a logging handler may want to record something itself.
+    """
+
+    def __init__(self) -> None:
+        self.errors = 0
+        #: What `say` has to log.
+        self.unsaid: deque[tuple[object, ...]] = deque()
+        self._known: set[tuple[str, str, str]] = set()
+        self._first: Notice | None = None
+        self._lock = threading.RLock()  # a signal handler may have something to say in the middle of this
+
+    def add(self, notice: Notice) -> None:
+        with self._lock:
+            # Each exported tensor is a file of its own; what keeps one from being written will keep the others.
+            path = os.path.dirname(notice.path) if notice.what == "export" else notice.path
+            cause = (notice.what, path, notice.reason)
+            if cause not in self._known:
+                self._known.add(cause)
+                self.note(*_WORDING[notice.what], notice.path, notice.step, notice.reason)
+            if notice.what != "limit":
+                self.errors += 1
+                self._first = self._first or notice
+
+    def note(self, level: int, text: str, *arguments: object) -> None:
+        """Have a message logged that is no error of recording."""
+        self.unsaid.append((level, text, *arguments))
+
+    def say(self) -> None:
+        """Log what is still unsaid."""
+        while self.unsaid:
+            try:
+                level, text, *arguments = self.unsaid.popleft()
+            except IndexError:  # another thread was faster
+                return
+            log.log(level, text, *arguments)  # type: ignore[arg-type]
+
+    def take_first(self) -> Notice | None:
+        with self._lock:
+            first, self._first = self._first, None
+            return first
+
+
+class Missing:
+    """Counts the events that a disk did not take, until one that it takes says so in the file."""
+
+    def __init__(self, notices: Notices, path: str) -> None:
+        self._notices = notices
+        self._path = path
+        self._gap: Gap | None = None
+        self.is_any = False
+
+    def add(self, step: int, reason: str) -> None:
+        gap = self._gap
+        self.is_any = True
+        self._gap = Gap(1, step, step, reason) if gap is None else replace(gap, events=gap.events + 1, last_step=step)
+
+    @property
+    def event(self) -> Event:
+        """An event that says nothing but what is missing."""
+        assert self._gap is not None
+        return commit.gap_event(self._gap)
+
+    def before(self, event: Event) -> Event:
+        """The event that says so too, at its beginning."""
+        if self._gap is None:
+            return event
+        return event._replace(items=[commit.gap_item(self._gap), *event.items])
+
+    def said(self, in_file: bool = True) -> None:
+        """It is in the file, or on its way there; or the file cannot say it any more, and only the log does."""
+        gap, self._gap, self.is_any = self._gap, None, False
+        if gap is not None:
+            text = "%d events are missing from %s, between steps %d and %d (%s); the file " + (
+                "says so at its place." if in_file else "could not be made to say so."
+            )
+            arguments = (gap.events, self._path, gap.first_step, gap.last_step, gap.reason)
+            self._notices.note(logging.WARNING, text, *arguments)

@@ -1,0 +1,147 @@
+"""A worker in the test's own process, an event at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from instrument.values import Event
+from instrument.write import commit, message
+from instrument.write.commit import Job, State
+from instrument.write.shared import Config, PoolMemory
+from tests.write.build import ROOT, scalar, steps, wait_until
+from tests.write.conftest import OpenSink
+from tests.write.pools import process, ring, stopped
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
+
+RING_BYTES = 64 << 10
+
+
+class Workshop(NamedTuple):
+    """Worker 0 of two, and the trainer's end."""
+
+    worker: Any
+    pool: PoolMemory
+    path: str
+
+    def publish(self, sequence: int, event: Event) -> None:
+        pieces, length, head_offset = message.pack(event, "")
+        assert self.pool.rings[0].put(pieces, length, sequence, head_offset)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    from instrument.write.worker import Worker
+
+    fds = [os.memfd_create("test"), *(os.eventfd(0, os.EFD_NONBLOCK) for _ in range(3))]
+    os.ftruncate(fds[0], PoolMemory.size_bytes(2, RING_BYTES))
+    path = str(tmp_path / "summary")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        config = Config(0, fds[0], RING_BYTES, fds[1:3], fds[3], theirs.detach(), path, "", None, [])
+        worker = Worker(config)
+        yield Workshop(worker, PoolMemory(fds[0], 2, RING_BYTES), path)
+        worker._committer.close()
+        worker._socket.close()
+    for fd in fds:
+        os.close(fd)
+
+
+def test_a_worker_says_itself_that_it_is_stalled(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one that has just said so may be about to go on: training would wait for a full disk."""
+    worker, pool, path = workshop
+    apply = commit.Committer.apply
+    seen: list[bool] = []
+
+    def refuse(self: commit.Committer, state: State, jobs: list[Job]) -> State:
+        monkeypatch.setattr(commit.Committer, "apply", apply)
+        raise OSError(errno.ENOSPC, "no")
+
+    def wait_for_room(jobs: list[Job]) -> None:
+        pool.set_stalled(1, 0)
+        seen.append(pool.is_stalled)
+
+    monkeypatch.setattr(commit.Committer, "apply", refuse)
+    monkeypatch.setattr(worker, "_wait_for_room", wait_for_room)
+    pool.set_stalled(1, 1)
+    workshop.publish(1, scalar(7))
+    assert worker._work()
+    assert seen == [True]
+    assert steps(path) == [7]
+
+
+def test_nobody_is_woken_by_a_worker_that_seems_stalled(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it has written again it says so first: whoever waits for room would give up otherwise."""
+    worker, pool, _ = workshop
+    publish, apply = worker._publish, commit.Committer.apply
+    seen: list[bool] = []
+
+    def refuse(self: commit.Committer, state: State, jobs: list[Job]) -> State:
+        monkeypatch.setattr(commit.Committer, "apply", apply)
+        raise OSError(errno.ENOSPC, "no")
+
+    def look_and_publish(state: State) -> None:
+        seen.append(pool.is_stalled)
+        publish(state)
+
+    monkeypatch.setattr(commit.Committer, "apply", refuse)
+    monkeypatch.setattr(worker, "_wait_for_room", lambda jobs: seen.append(pool.is_stalled))
+    monkeypatch.setattr(worker, "_publish", look_and_publish)
+    workshop.publish(1, scalar(7))
+    assert worker._work()
+    assert seen == [True, False]
+
+
+def test_two_processes_for_one_ring(sink_at: OpenSink) -> None:
+    """The second looks into the ring when the first is dead, and not before: nothing is there twice."""
+    sink = sink_at(1)
+    assert sink.write(scalar(0))
+    sink.flush()
+    wait_until(lambda: ring(sink).tail == ring(sink).head)
+    crew, before = sink._feed.crew, ring(sink).tail
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        second = crew._spawn(0, theirs)
+    first = process(sink)
+    with stopped(sink):
+        assert all(sink.write(scalar(step)) for step in range(1, 100))
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(1.0)
+        assert ring(sink).tail == before
+        first.kill()
+    assert sink.write(scalar(100))
+    sink.close()
+    assert steps(sink.path) == list(range(101))
+    second.wait(20)
+
+
+RESERVED = """
+import fcntl, os, sys
+fd = int(sys.argv[1])
+for index in range(3):
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, index)
+        print("free")
+    except OSError:
+        print("taken")
+"""
+
+
+def test_the_lock_of_a_ring_is_its_workers(sink_at: OpenSink) -> None:
+    """It is there as long as the worker lives, for its own ring only."""
+    sink = sink_at(3)
+    assert sink.write(scalar(0))
+    sink.flush()
+    fd = sink._feed.crew._memory_fd
+    command = [sys.executable, "-c", RESERVED, str(fd)]
+    said = subprocess.run(command, pass_fds=[fd], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert said.split() == ["taken", "free", "free"]
