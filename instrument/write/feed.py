@@ -267,7 +267,8 @@ class Feed:
         return not self.met_full_disk
 
     def _must_not_wait(self) -> bool:
-        self.met_full_disk = self.pool.is_stalled
+        if self._drop_when_full:
+            self.met_full_disk = self.pool.is_stalled
         return self._drop_when_full
 
     def _wait(self, is_done: Callable[[], bool], stalls: bool = False) -> None:
