@@ -170,8 +170,12 @@ def encode(value: Histogram) -> bytes:
     for left, width, count in zip(value.left.tolist(), value.width.tolist(), value.counts.tolist(), strict=True):
         bucket = _BUCKET_HEAD.pack(_LEFT_KEY, left, _WIDTH_KEY, width) + wire.integer(3, count)
         parts.append(wire.delimited(_BUCKETS, bucket))
-    parts.append(wire.integer(_NAN, value.nan_count))
-    parts.append(wire.integer(_POSITIVE, value.positive_infinity_count))
+    return b"".join(parts) + encode_facts(value)
+
+
+def encode_facts(value: Histogram) -> bytes:
+    """The content of a `Summary.Histogram` but for its buckets."""
+    parts = [wire.integer(_NAN, value.nan_count), wire.integer(_POSITIVE, value.positive_infinity_count)]
     parts.append(wire.integer(_NEGATIVE, value.negative_infinity_count))
     if value.counts.size:
         parts += [wire.double(_MAX, value.max), wire.double(_MIN, value.min), wire.double(_SUM, value.sum)]

@@ -17,7 +17,6 @@ EXACT_NUMBER = 100
 _VALUE, _TAG = 1, 1
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
-_KEY = wire.key(NUMBER, wire.FIXED32)[0]
 _EXACT_KEY = wire.key(EXACT_NUMBER, wire.FIXED64)
 _SINGLE_BYTES = 5
 _EXACT_BYTES = _SINGLE_BYTES + len(_EXACT_KEY) + 8
@@ -35,20 +34,20 @@ def to_float32(value: float) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def _heads(tag: str) -> tuple[bytes, bytes]:
+def _heads(tag: str, number: int = NUMBER) -> tuple[bytes, bytes]:
     """What stands before the numbers of a tag's `value` field, for a single and for an exact number."""
     name = wire.delimited(_TAG, tag.encode())
     heads = []
     for content_bytes in (_SINGLE_BYTES, _EXACT_BYTES):
         length = len(name) + content_bytes
         head = wire.key(_VALUE, wire.LENGTH_DELIMITED) + wire.varint(length) + name
-        heads.append(head + bytes((_KEY,)))
+        heads.append(head + wire.key(number, wire.FIXED32))
     return heads[0], heads[1]
 
 
-def encode_field(tag: str, value: float) -> bytes:
-    """The `value` field of a summary that holds this number under this tag."""
-    single_head, exact_head = _heads(tag)
+def encode_field(tag: str, value: float, number: int = NUMBER) -> bytes:
+    """The `value` field of a summary that holds this number under this tag; `number` is the field of the float32."""
+    single_head, exact_head = _heads(tag) if number == NUMBER else _heads(tag, number)
     try:
         data = _FLOAT.pack(value)
     except OverflowError:

@@ -9,6 +9,7 @@ whole listing fails. A name is never used twice, and nothing that exists is ever
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import re
@@ -98,3 +99,19 @@ def create(directory: str, prefix: str, seconds: int, device: int, suffix: str, 
             seconds += 1
             continue
         return path
+
+
+def create_tensorboard(directory: str, prefix: str, seconds: int) -> str:
+    """Create an empty file with the name of one of TensorBoard's that did not exist, and return its path.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    for number in itertools.count():
+        path = os.path.join(directory, f"{prefix}.out.tfevents.{seconds}.{host()}.{os.getpid()}.{number}")
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666))
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("there is no end of numbers")

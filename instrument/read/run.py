@@ -26,13 +26,12 @@ from instrument.read.contents import Contents
 from instrument.read.hints import listed, nearest, no_event_file
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
-from instrument.values import KINDS, LINEAGE_KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
 
 #: Kinds whose points are not a `Series`.
 _CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
-_LINEAGE_KEYS = dict(zip(LINEAGE_KINDS, ("train", "eval", "dataset", "custom"), strict=True))
 _HPARAMS = "hparams"
 
 
@@ -152,7 +151,7 @@ class Run:
             except CorruptMessage as error:
                 self._contents.note(replace(frame, reason=str(error)))
                 continue
-            key = _LINEAGE_KEYS[found.what]
+            key = lineage_codec.SECTIONS[found.what]
             result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
         return result
 
