@@ -54,6 +54,8 @@ class SummaryCollector(Callback):
         max_file_size: no file grows beyond so many bytes.
         export_options: `{"tensor_format": "npy"}` also writes each tensor as an `.npy` file.
         on_full: `"block"` lets training wait when the workers cannot keep up, `"drop"` loses the step and counts it.
+        dialect: whose files are written: `"mindspore"` those that MindInsight opens, `"tensorboard"` those of
+            TensorBoard, `"both"` all of them.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -73,15 +75,17 @@ class SummaryCollector(Callback):
         export_options: dict[str, str | None] | None = None,
         *,
         on_full: str = "block",
+        dialect: str = "mindspore",
     ) -> None:
         super().__init__()
         self._directory = check_directory("summary_dir", summary_dir)
         RecordOptions.check(
-            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None
-        )
+            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None,
+            dialect,
+        )  # fmt: skip
         self._record_arguments: dict[str, Any] = {
             "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
-            "on_full": on_full,
+            "on_full": on_full, "dialect": dialect,
         }  # fmt: skip
         self._collect_freq = check_int("collect_freq", collect_freq, 1)
         self._tensor_freq = (
@@ -155,6 +159,8 @@ class SummaryCollector(Callback):
         if due:
             self._gatherer.attempt("summary operators' values", lambda: ops.gather(step))
         items = self._gatherer.once(params) if is_first else []
+        if is_first and self._record_arguments["dialect"] != "mindspore":
+            items += self._gatherer.at_the_end(params)  # TensorBoard takes the first hyper-parameters that it is told
         self._write(step, due, items, params)
         self._record.inbox.is_open = False
         if self._checkpoints is not None and self._checkpoints.unit == "step":
@@ -210,7 +216,7 @@ class SummaryCollector(Callback):
         self._entered -= 1
         if self._entered <= 0:
             self._entered = 0
-            self._close()
+            self._close(is_success=error[0] is None)
 
     # ------------------------------------------------------------------ one step
 
@@ -260,14 +266,14 @@ class SummaryCollector(Callback):
         self._gatherer = Gatherer(self._specified, self._custom)
         self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **self._record_arguments))
 
-    def _close(self) -> None:
+    def _close(self, is_success: bool = True) -> None:
         record, self._record = self._record, None
         self._is_training = False
         self._schedule = None
         self._checkpoints = None
         self._last_evaluation = None
         if record is not None:
-            record.close()
+            record.close_as(is_success)
             self._stats = record.stats
 
 

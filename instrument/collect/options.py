@@ -15,6 +15,7 @@ import numpy as np
 
 from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
+from instrument.write.layout import LAYOUTS, MINDSPORE
 from instrument.write.pool import DEFAULT_RING_BYTES, open_sink
 from instrument.write.sink import Sink, Target
 
@@ -76,11 +77,12 @@ class RecordOptions:
     export_tensors: bool
     drop_when_full: bool
     queue_bytes: int
+    dialect: str
 
     @classmethod
     def check(
         cls, log_dir: Any, file_prefix: Any, file_suffix: Any, num_process: Any, max_file_size: Any,
-        raise_exception: Any, export_options: Any, on_full: Any, queue_bytes: Any,
+        raise_exception: Any, export_options: Any, on_full: Any, queue_bytes: Any, dialect: Any = MINDSPORE.dialect,
     ) -> RecordOptions:  # fmt: skip
         """Raises `TypeError` or `ValueError` for the first wrong one."""
         for name, part in (("file_prefix", file_prefix), ("file_suffix", file_suffix)):
@@ -94,6 +96,10 @@ class RecordOptions:
             )
         if on_full not in ("block", "drop"):
             raise ValueError(f"on_full is {on_full!r}; expected 'block' (wait for room) or 'drop' (count and go on).")
+        if dialect not in LAYOUTS:
+            raise ValueError(
+                f"dialect is {dialect!r}; expected 'mindspore' (MindInsight's files), 'tensorboard', or 'both'."
+            )
         return cls(
             check_directory("log_dir", log_dir),
             file_prefix,
@@ -104,6 +110,7 @@ class RecordOptions:
             wants_npy(export_options),
             on_full == "drop",
             DEFAULT_RING_BYTES if queue_bytes is None else check_int("queue_bytes", queue_bytes, 1 << 20),
+            dialect,
         )
 
     def open_sink(self) -> Sink:
@@ -114,7 +121,7 @@ class RecordOptions:
         """
         target = Target(
             self.directory, self.file_prefix, self.file_suffix, framework.device_number(), self.max_file_bytes,
-            self.export_tensors,
+            self.export_tensors, dialect=self.dialect,
         )  # fmt: skip
         try:
             return open_sink(target, self.processes, self.queue_bytes, self.drop_when_full)

@@ -14,6 +14,7 @@ from instrument import forks, framework
 from instrument.collect import checks, complaints, convert, ops
 from instrument.collect.added import Added
 from instrument.collect.options import RecordOptions
+from instrument.collect.session import Session
 from instrument.errors import RecordingError
 from instrument.values import Event, Item
 from instrument.write.limits import is_too_large
@@ -25,7 +26,7 @@ _MOST_KNOWN_NAMES = 10_000
 
 
 class SummaryRecord:
-    """Record values into an event file, in MindSpore's dialect and with MindSpore's call forms.
+    """Record values into event files, with MindSpore's call forms.
 
         with SummaryRecord("./run") as record:
             for step in range(1, 101):
@@ -53,6 +54,8 @@ class SummaryRecord:
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
             default 24 MiB. A record that is larger than a worker's share of it passes through in pieces, and `record`
             waits for it.
+        dialect: whose files are written: `"mindspore"` those that MindInsight opens, `"tensorboard"` those of
+            TensorBoard, `"both"` all of them. TensorBoard's have no place for landscapes.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -72,10 +75,11 @@ class SummaryRecord:
         *,
         on_full: str = "block",
         queue_bytes: int | None = None,
+        dialect: str = "mindspore",
     ) -> None:
         options = RecordOptions.check(
             log_dir, file_prefix, file_suffix, num_process, max_file_size, raise_exception, export_options, on_full,
-            queue_bytes,
+            queue_bytes, dialect,
         )  # fmt: skip
         self._network = checks.check_network("network", network)
         self._mode = "train"
@@ -84,6 +88,8 @@ class SummaryRecord:
         self._lock = threading.RLock()
         self._is_busy = self._is_fork = self._is_closed = False
         self._raises = options.raise_exception
+        self._dialect = options.dialect
+        self._session: Session | None = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
         self._added = Added(self._sink)
         self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
@@ -95,7 +101,7 @@ class SummaryRecord:
 
     @property
     def log_dir(self) -> str:
-        """The path of the event file."""
+        """The path of the event file; with `dialect="tensorboard"` of that with scalars."""
         return self._sink.path
 
     @property
@@ -127,7 +133,8 @@ class SummaryRecord:
                 - `graph`: the serialised `ModelProto` of a network;
                 - `train_lineage`, `eval_lineage`, `dataset_graph`, `custom_lineage_data`: a message of MindSpore's
                   lineage proto, or its bytes; a dictionary for the last;
-                - `landscape`: a `LossLandscape` message of MindSpore's summary proto, or its bytes.
+                - `landscape`: a `LossLandscape` message of MindSpore's summary proto, or its bytes; TensorBoard's
+                  files have no place for it.
             name: the tag, any text that is not empty. A second value with the same plugin and name before the next
                 `record` replaces the first, with one warning.
             value: numbers of bool, integer and float types up to 64 bits, and bfloat16.
@@ -152,6 +159,7 @@ class SummaryRecord:
         elif plugin == "graph":
             self.add_item(Item("graph", name, checks.graph_bytes(value, name)))
         elif plugin == "landscape":
+            checks.check_dialect(plugin, self._dialect)
             self.add_item(Item("landscape", name, checks.message_bytes(value, "LossLandscape", name)))
         else:
             self.add_item(Item(plugin, name, checks.lineage_bytes(plugin, value, name)))
@@ -229,11 +237,7 @@ class SummaryRecord:
 
         What was added and not recorded is dropped. Without a call, the end of the interpreter does the same.
         """
-        self._inbox.close()
-        self._network = None
-        self._is_closed = True
-        self._close_sink()
-        self._raise_error()
+        self.close_as(is_success=True)
 
     def __enter__(self) -> SummaryRecord:
         return self
@@ -241,9 +245,19 @@ class SummaryRecord:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self.close_as(is_success=kind is None)
 
     # ------------------------------------------------------------------ for the collector
+
+    def close_as(self, is_success: bool) -> None:
+        """`close`, and say in TensorBoard's files how the run ended."""
+        if self._session is not None and not (self._is_closed or self._is_fork) and (end := self._session.end(is_success)):
+            self._sink.write(end)
+        self._inbox.close()
+        self._network = None
+        self._is_closed = True
+        self._close_sink()
+        self._raise_error()
 
     @property
     def inbox(self) -> ops.Inbox:
@@ -271,7 +285,9 @@ class SummaryRecord:
     # ------------------------------------------------------------------ inside
 
     def _write(self, event: Event) -> bool:
-        step, _, items, scalars = event
+        step, _, items, scalars, _ = event
+        if items and self._session is not None:
+            self._session.note(event)
         too_large = [item for item in items if is_too_large(item)] if items else ()
         if too_large:
             self._write(event._replace(items=[item for item in items if not is_too_large(item)]))
