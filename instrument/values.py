@@ -28,7 +28,7 @@ SESSION_END = "session_end"
 #: The dtype that NumPy lacks: its values travel as float32, which holds each of them exactly.
 BFLOAT16 = "bfloat16"
 _NO_SCALARS: Mapping[str, float] = {}
-_NO_ALIASES: Mapping[tuple[str, str], str] = {}
+_NO_ALIASES: dict[tuple[str, str], str] = {}
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Event(NamedTuple):
     wall_time: float
     items: Sequence[Item] = ()
     scalars: Mapping[str, float] = _NO_SCALARS
-    aliases: Mapping[tuple[str, str], str] = _NO_ALIASES
+    aliases: dict[tuple[str, str], str] = _NO_ALIASES
 
     @classmethod
     def of(cls, step: int, wall_time: float, items: Iterable[Item]) -> Event:
@@ -230,8 +230,9 @@ class Event(NamedTuple):
         scalars: dict[str, float] = {}
         others = []
         for item in items:
+            payload: Any = item.payload
             if item.kind == "scalar":
-                scalars[str.__str__(item.tag)] = float(item.payload)
+                scalars[str.__str__(item.tag)] = float(payload)
             else:
                 others.append(item)
         return cls(step, wall_time, others, scalars)

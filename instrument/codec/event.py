@@ -13,7 +13,18 @@ from typing import Any
 
 from instrument.codec import scalar, wire
 from instrument.errors import CorruptMessage
-from instrument.values import LINEAGE_KINDS, SESSION_END, TRACE_KIND, Event, Histogram, Image, Item, Record, Tensor, Text
+from instrument.values import (
+    LINEAGE_KINDS,
+    SESSION_END,
+    TRACE_KIND,
+    Event,
+    Histogram,
+    Image,
+    Item,
+    Record,
+    Tensor,
+    Text,
+)
 
 #: MindInsight drops an event whose payload is larger.
 MAX_PAYLOAD_BYTES = 500_000_000

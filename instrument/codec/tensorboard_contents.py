@@ -1,8 +1,8 @@
 """Values of TensorBoard's dialect, but for scalars.
 
-Pictures are in the old style, which all readers know. Histograms are in the new one: of the old one TensorBoard's readers
-in Python and in Rust make different buckets. Each value of the new style names its plugin, so that none depends on
-another one. What neither style has stands in fields of ours, which other readers skip.
+Pictures are in the old style, which all readers know. Histograms are in the new one: of the old one TensorBoard's
+readers in Python and in Rust make different buckets. Each value of the new style names its plugin, so that none depends
+on another one. What neither style has stands in fields of ours, which other readers skip.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 from instrument.codec import event as mindspore
 from instrument.codec import gap, scalar, wire
 from instrument.codec import tensorboard as tb
-from instrument.values import LINEAGE_KINDS, SESSION_END, Event, Item, Lineage
+from instrument.values import LINEAGE_KINDS, SESSION_END, Event, Lineage
 
 #: The names that kinds and tags have in TensorBoard where that is not the tag: it shows one kind a tag.
 Aliases = Mapping[tuple[str, str], str]

@@ -41,8 +41,7 @@ def encode(graph: bytes) -> bytes:
     for one in found[_CONSTANTS]:
         names.add(_text(one, _FIRST), f"Constant/{_text(one, _FIRST)}")
     for one in found[_NODE]:
-        below = "/".join(part for part in (_text(one, _SCOPE), _text(one, _OP), _text(one, _NAME)) if part)
-        names.add(_text(one, _NAME), _text(one, _FULL_NAME) or below)
+        names.add(_text(one, _NAME), _text(one, _FULL_NAME) or _below_scope(one))
     nodes = [
         *(_leaf(names, one, "Parameter", _type_attributes(one.get(_SECOND))) for one in found[_PARAMETERS]),
         *(_leaf(names, one, "Constant", _value_attribute(one.get(_SECOND))) for one in found[_CONSTANTS]),
@@ -71,6 +70,14 @@ class _Names:
     def __getitem__(self, name: str) -> str:
         """What a name stands for; what nobody defines, as the name of another graph, is there by itself."""
         return self._of.get(name, name)
+
+
+def _below_scope(one: dict[int, list[wire.Field]]) -> str:
+    """A name for a node that has no full one; those of TensorFlow's graphs are below their scope as they are."""
+    scope, name = _text(one, _SCOPE), _text(one, _NAME)
+    if name.rpartition("/")[0] == scope:
+        return name
+    return "/".join(part for part in (scope, _text(one, _OP), name) if part)
 
 
 def _by_number(data: memoryview) -> dict[int, list[wire.Field]]:

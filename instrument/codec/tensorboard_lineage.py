@@ -14,6 +14,7 @@ from typing import Any
 from instrument.codec import lineage as codec
 from instrument.codec import tensorboard as tb
 from instrument.codec import wire
+from instrument.codec.scalar import to_float32
 from instrument.errors import CorruptMessage
 from instrument.values import Lineage
 
@@ -26,7 +27,15 @@ PREFIX = "lineage/"
 TRAIN_FIELDS = {
     **{
         name: ("hyper_parameters", name)
-        for name in ("optimizer", "learning_rate", "loss_function", "epoch", "parallel_mode", "device_num", "batch_size")
+        for name in (
+            "optimizer",
+            "learning_rate",
+            "loss_function",
+            "epoch",
+            "parallel_mode",
+            "device_num",
+            "batch_size",
+        )
     },
     "train_dataset_path": ("train_dataset", "train_dataset_path"),
     "train_dataset_size": ("train_dataset", "train_dataset_size"),
@@ -50,10 +59,18 @@ def hyperparameters(found: Sections) -> dict[str, Any]:
     """Numbers, texts and truth values by name; a name of the user's that is taken gets `custom.` before it."""
     train = found.get("train", {})
     at = {name: train.get(outer, {}).get(inner) for name, (outer, inner) in TRAIN_FIELDS.items()}
-    result: dict[str, Any] = {name: value for name, value in at.items() if value is not None}
+    result: dict[str, Any] = {name: _shortest(value) for name, value in at.items() if value is not None}
     for name, value in _flat(found.get("custom", {})):
         result[f"custom.{name}" if name in result else name] = value
     return result | dict(_flat(found.get("hparams", {})))
+
+
+def _shortest(value: Any) -> Any:
+    """A number that is a float32, as MindSpore's schema has it, with the digits that it was given with."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    short = float(f"{value:.7g}")
+    return short if to_float32(short) == value else value
 
 
 def metrics(found: Sections) -> dict[str, float]:

@@ -54,8 +54,7 @@ class SummaryCollector(Callback):
         max_file_size: no file grows beyond so many bytes.
         export_options: `{"tensor_format": "npy"}` also writes each tensor as an `.npy` file.
         on_full: `"block"` lets training wait when the workers cannot keep up, `"drop"` loses the step and counts it.
-        dialect: whose files are written: `"mindspore"` those that MindInsight opens, `"tensorboard"` those of
-            TensorBoard, `"both"` all of them.
+        dialect: whose files are written: `"mindspore"` MindInsight's, `"tensorboard"` TensorBoard's, or `"both"`.
 
     Raises:
         TypeError, ValueError: an option is wrong.

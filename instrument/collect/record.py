@@ -47,15 +47,13 @@ class SummaryRecord:
             `record` answers False from then on.
         raise_exception: raise `RecordingError` when something could not be written, at a following call: `record` does
             not wait for the file. By default it is logged once, counted in `stats`, and training goes on.
-        export_options: `{"tensor_format": "npy"}` also writes each tensor as an array of its own,
-            `export_<seconds>/tensor/<tag>_<step>.npy`.
+        export_options: `{"tensor_format": "npy"}` writes tensors to `export_<seconds>/tensor/<tag>_<step>.npy`, too.
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
             default 24 MiB. A record that is larger than a worker's share of it passes through in pieces, and `record`
             waits for it.
-        dialect: whose files are written: `"mindspore"` those that MindInsight opens, `"tensorboard"` those of
-            TensorBoard, `"both"` all of them. TensorBoard's have no place for landscapes.
+        dialect: whose files are written: `"mindspore"` MindInsight's, `"tensorboard"` TensorBoard's, or `"both"`.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -89,7 +87,7 @@ class SummaryRecord:
         self._is_busy = self._is_fork = self._is_closed = False
         self._raises = options.raise_exception
         self._dialect = options.dialect
-        self._session: Session | None = Session() if options.dialect != "mindspore" else None
+        self._session = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
         self._added = Added(self._sink)
         self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
@@ -133,8 +131,7 @@ class SummaryRecord:
                 - `graph`: the serialised `ModelProto` of a network;
                 - `train_lineage`, `eval_lineage`, `dataset_graph`, `custom_lineage_data`: a message of MindSpore's
                   lineage proto, or its bytes; a dictionary for the last;
-                - `landscape`: a `LossLandscape` message of MindSpore's summary proto, or its bytes; TensorBoard's
-                  files have no place for it.
+                - `landscape`: a `LossLandscape` message or its bytes, for which TensorBoard's files have no place.
             name: the tag, any text that is not empty. A second value with the same plugin and name before the next
                 `record` replaces the first, with one warning.
             value: numbers of bool, integer and float types up to 64 bits, and bfloat16.
@@ -251,11 +248,10 @@ class SummaryRecord:
 
     def close_as(self, is_success: bool) -> None:
         """`close`, and say in TensorBoard's files how the run ended."""
-        if self._session is not None and not (self._is_closed or self._is_fork) and (end := self._session.end(is_success)):
-            self._sink.write(end)
+        if self._session is not None and not self._is_fork:
+            self._session.end(self._sink, is_success)
         self._inbox.close()
-        self._network = None
-        self._is_closed = True
+        self._network, self._is_closed = None, True
         self._close_sink()
         self._raise_error()
 

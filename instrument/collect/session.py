@@ -6,6 +6,7 @@ import time
 
 from instrument.codec import tensorboard_lineage
 from instrument.values import SESSION_END, Event, Item
+from instrument.write.sink import Sink
 
 _STARTS = frozenset({"train_lineage", "custom_lineage_data"})
 
@@ -22,10 +23,9 @@ class Session:
         self._step = event.step
         self._has_begun = self._has_begun or any(item.kind in _STARTS for item in event.items)
 
-    def end(self, is_success: bool) -> Event | None:
-        """What to write at the end; None for a run without hyper-parameters."""
-        if not self._has_begun:
-            return None
-        self._has_begun = False
-        now = time.time()
-        return Event(self._step, now, [Item(SESSION_END, "", tensorboard_lineage.end(is_success, now))])
+    def end(self, sink: Sink, is_success: bool) -> None:
+        """Write how it ended, once, and only for a run with hyper-parameters."""
+        if self._has_begun:
+            self._has_begun = False
+            now = time.time()
+            sink.write(Event(self._step, now, [Item(SESSION_END, "", tensorboard_lineage.end(is_success, now))]))

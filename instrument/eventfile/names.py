@@ -51,8 +51,9 @@ def host() -> str:
     return _UNSAFE.sub("_", platform.node()) or "localhost"
 
 
-def join(prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY) -> str:
-    return f"{prefix}.out.events.{kind}.{seconds}.{device}.{host()}{suffix}"
+def join(prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY, host_name: str = "") -> str:
+    """The name of a file that was written on this machine, or on that named."""
+    return f"{prefix}.out.events.{kind}.{seconds}.{device}.{host_name or host()}{suffix}"
 
 
 def parse(name: str, kind: str = SUMMARY) -> EventFileName | None:

@@ -48,7 +48,8 @@ class EventFile:
     """What was read of the file at `path` so far; `end` is where reading goes on.
 
     `gaps` are the places where the writing side says that events are missing; `damage` lists frames that are broken, or
-    hold no event, or less than a whole one. `unread` counts what is passed over, by what it is. `first_wall_time` and `last_wall_time` are those of its points.
+    hold no event, or less than a whole one; `unread` counts what is passed over, by what it is. `first_wall_time` and
+    `last_wall_time` are those of its points.
     """
 
     path: str

@@ -99,9 +99,7 @@ class Job(NamedTuple):
         return size + sum(one.size_bytes for one in self.streamed[file]) if file < len(self.streamed) else size
 
 
-def encode(
-    sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE
-) -> Job:
+def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE) -> Job:
     """Encode and frame an event. An encoder's failure costs this event only, is reported, and leaves a gap."""
     gaps = _gaps(event)
     try:
@@ -186,8 +184,8 @@ class Committer:
         lost = sum(job.events for job in jobs if job.failed)
         kept = sum(job.events for job in jobs if not job.failed and job.sequence not in refused)
         return State(
-            jobs[-1].sequence, *lengths[:2], state.events + kept, state.lost + lost, full,
-            state.refused + sum(job.events for job in jobs) - lost - kept, *lengths[2:],
+            jobs[-1].sequence, lengths[0], lengths[1], state.events + kept, state.lost + lost, full,
+            state.refused + sum(job.events for job in jobs) - lost - kept, lengths[2], lengths[3],
         )  # fmt: skip
 
     def _within_limit(self, jobs: Sequence[Job], file: int, length: int, full: int) -> tuple[list[Job], int]:

@@ -18,11 +18,13 @@ ALIGNMENT_BYTES = 64
 _Piece = bytes | memoryview
 
 
+#: The paths of the files behind the first one, empty for those that an event does not need.
+Paths = tuple[str, ...]
 #: The pieces of a message, how many bytes it has in all, and where its head begins, behind all arrays.
 Packed = tuple[list[_Piece], int, int]
 
 
-def pack(event: Event, paths: tuple[str, ...], staged: Mapping[int, int] | None = None, staged_bytes: int = 0) -> Packed:
+def pack(event: Event, paths: Paths, staged: Mapping[int, int] | None = None, staged_bytes: int = 0) -> Packed:
     """The message, but for what is in place already: `staged` maps the `id` of such an array to its offset.
 
     `paths` name the files behind the first, as far as the event needs them.
@@ -47,13 +49,13 @@ def pack(event: Event, paths: tuple[str, ...], staged: Mapping[int, int] | None 
     return pieces, offset + len(head), offset
 
 
-def pack_for_stream(event: Event, paths: tuple[str, ...], order: Callable[[Sequence[Item]], list[Item]]) -> list[_Piece]:
+def pack_for_stream(event: Event, paths: Paths, order: Callable[[Sequence[Item]], list[Item]]) -> list[_Piece]:
     """The length of the head, the head, and then the items' bytes in an order in which an item may come repeatedly."""
     head = _head(event, paths, [_describe(item) for item in event.items])
     return [len(head).to_bytes(8, "little"), head, *map(_buffer, order(event.items))]
 
 
-def _head(event: Event, paths: tuple[str, ...], entries: list[tuple[Any, ...]]) -> bytes:
+def _head(event: Event, paths: Paths, entries: list[tuple[Any, ...]]) -> bytes:
     step, wall_time, _, scalars, aliases = event
     return marshal.dumps((step, wall_time, paths, tuple(scalars.items()), aliases, entries))
 
@@ -101,7 +103,7 @@ class Part(NamedTuple):
         return Item(self.kind, self.tag, pieces, self.dtype)
 
 
-def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[Event, tuple[str, ...]]:
+def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[Event, Paths]:
     """The event and the paths; arrays are views of `data`.
 
     With `encodes`, tensors that stand in the file as they are, those of float32, are their encoded content in pieces.
@@ -117,7 +119,7 @@ def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[E
     return event._replace(items=items), paths
 
 
-def unpack_head(head: memoryview) -> tuple[Event, tuple[str, ...], list[Part]]:
+def unpack_head(head: memoryview) -> tuple[Event, Paths, list[Part]]:
     """The event without its items, the paths, and what the items are."""
     step, wall_time, paths, scalars, aliases, entries = marshal.loads(head)
     return Event(step, wall_time, (), dict(scalars), aliases), paths, [_part(entry) for entry in entries]

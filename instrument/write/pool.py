@@ -173,10 +173,9 @@ class PoolSink:
         """Give an event to a worker; False where it was not taken, which has been counted and said."""
         feed = self._feed
         try:
-            paths: tuple[str, ...] = ()
-            if event.items or self._tags is not None:
-                paths = self._files.further(event)
-                event = self._tags.named(event) if self._tags is not None else event
+            paths = self._files.further(event) if event.items or self._tags else ()
+            if self._tags is not None:
+                event = self._tags.named(event)
             packed = feed.pack(event, paths)
         except OSError as error:
             return self._lose(event, os.strerror(error.errno or 0))

@@ -132,9 +132,7 @@ class Files:
                 target.directory, target.prefix, self.seconds, target.device, target.suffix, target.kind
             )
         if role == LINEAGE:
-            return names.create(
-                target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX
-            )
+            return names.create(target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX)
         return names.create_tensorboard(target.directory, target.prefix, self.seconds)
 
     def trim(self, state: commit.State) -> None:

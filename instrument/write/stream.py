@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
+from instrument.codec import event as event_codec
 from instrument.codec import tensor_fields, tensorboard_fields, wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import mask
-from instrument.values import Item
+from instrument.values import Event, Item
 from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.message import Part
 
@@ -113,6 +114,24 @@ def gather(part: Part, arrive: Arrive, layout: Layout = MINDSPORE) -> Item:
         while offset < part.length:
             offset += len(arrive())
     return part.item(whole)
+
+
+def begin(
+    bare: Event, parts: Sequence[Part], arrive: Arrive, layout: Layout, is_whole: bool
+) -> tuple[Event, Event | None]:
+    """The event of a head, tensors of which are still to come unless it `is_whole`; and that for TensorBoard's files
+    where it differs."""
+    is_coming = [part.kind == "tensor" and part.length > 0 and not is_whole for part in parts]
+    items = [
+        begin_tensor(part) if coming else gather(part, arrive, layout)
+        for part, coming in zip(parts, is_coming, strict=True)
+    ]
+    if not (layout.has_tensorboard and any(is_coming)):
+        return bare._replace(items=items), None
+    items = [event_codec.finish(item) for item in items]
+    both = zip(parts, items, is_coming, strict=True)
+    copies = [begin_copy(part) if coming else item for part, item, coming in both]
+    return bare._replace(items=items), bare._replace(items=copies)
 
 
 def begin_tensor(part: Part) -> Item:

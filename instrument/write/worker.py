@@ -20,8 +20,8 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 
-from instrument.codec import event as event_codec
 from instrument.values import Event
 from instrument.write import commit, memory, message, stream
 from instrument.write.commit import Notice, State
@@ -64,7 +64,7 @@ class Worker:
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
         self._layout = LAYOUTS[config.dialect]
-        self._paths = [config.summary_path]  # of all files, as far as they were named
+        self._paths: list[str] = []  # of all files, as far as they were named
         self._committer = commit.Committer(config.max_file_bytes, self._report, self._layout)
         # Whoever else was started for this ring is dead before this one looks into it.
         fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
@@ -131,7 +131,7 @@ class Worker:
 
     def _encode(self, chunk: Chunk) -> commit.Job:
         exports = bool(self._config.export_directory)
-        encodes = not exports and not self._layout.has_tensorboard
+        encodes = not (exports or self._layout.has_tensorboard)
         event, further = message.unpack(chunk.payload, chunk.head_offset, encodes)
         paths = self._note(further)
         if chunk.sequence in self._config.given_up:
@@ -140,11 +140,10 @@ class Worker:
             commit.export_tensors(event, self._config.export_directory, self._report)
         return commit.encode(chunk.sequence, event, paths, self._report, self._layout)
 
-    def _note(self, further: tuple[str, ...]) -> tuple[str, ...]:
+    def _note(self, further: message.Paths) -> tuple[str, ...]:
         """The paths of an event's files; those that it needs are remembered."""
         paths = (self._config.summary_path, *further)
-        known = self._paths + [""] * (len(paths) - len(self._paths))
-        self._paths = [path or known[file] for file, path in enumerate(paths)] + known[len(paths) :]
+        self._paths = [one or known for one, known in zip_longest(paths, self._paths, fillvalue="")]
         return paths
 
     # ------------------------------------------------------------------ events larger than the ring
@@ -175,25 +174,14 @@ class Worker:
         def arrive() -> memoryview:
             return next(arrivals)
 
-        layout = self._layout
         bare, further, parts = message.unpack_head(stream.gather_head(arrive))
-        paths = self._note(further)
+        layout, paths = self._layout, self._note(further)
         if sequence in self._config.given_up:
             return commit.lose(sequence, bare, paths, "workers die of it", self._report, layout)
         try:
-            exporting = bool(self._config.export_directory)
-            is_coming = [part.kind == "tensor" and part.length > 0 and not exporting for part in parts]
-            items = [
-                stream.begin_tensor(part) if coming else stream.gather(part, arrive, layout)
-                for part, coming in zip(parts, is_coming, strict=True)
-            ]
-            event, copy = bare._replace(items=items), None
-            if layout.has_tensorboard and any(is_coming):
-                finished = [event_codec.finish(item) for item in items]
-                event = bare._replace(items=finished)
-                both = zip(parts, finished, is_coming, strict=True)
-                copy = bare._replace(items=[stream.begin_copy(part) if coming else item for part, item, coming in both])
-            if exporting:
+            exports = bool(self._config.export_directory)
+            event, copy = stream.begin(bare, parts, arrive, layout, is_whole=exports)
+            if exports:
                 commit.export_tensors(event, self._config.export_directory, self._report)
             return commit.begin(sequence, event, paths, arrive, layout, copy)
         except Exception as error:
