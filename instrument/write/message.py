@@ -31,7 +31,9 @@ def pack(event: Event, paths: Paths, staged: Mapping[int, int] | None = None, st
     """
     if not event.items:
         step, wall_time, _, scalars, aliases = event
-        head = marshal.dumps((step, wall_time, paths, tuple(scalars.items()), aliases, ()))
+        if type(scalars) is not dict:  # marshal takes nothing else
+            scalars = dict(scalars)
+        head = marshal.dumps((step, wall_time, paths, scalars, aliases, ()))
         return [head], staged_bytes + len(head), staged_bytes
     pieces: list[_Piece] = []
     offset = staged_bytes
@@ -57,7 +59,7 @@ def pack_for_stream(event: Event, paths: Paths, order: Callable[[Sequence[Item]]
 
 def _head(event: Event, paths: Paths, entries: list[tuple[Any, ...]]) -> bytes:
     step, wall_time, _, scalars, aliases = event
-    return marshal.dumps((step, wall_time, paths, tuple(scalars.items()), aliases, entries))
+    return marshal.dumps((step, wall_time, paths, dict(scalars), aliases, entries))
 
 
 def _describe(item: Item) -> tuple[Any, ...]:
@@ -122,7 +124,7 @@ def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[E
 def unpack_head(head: memoryview) -> tuple[Event, Paths, list[Part]]:
     """The event without its items, the paths, and what the items are."""
     step, wall_time, paths, scalars, aliases, entries = marshal.loads(head)
-    return Event(step, wall_time, (), dict(scalars), aliases), paths, [_part(entry) for entry in entries]
+    return Event(step, wall_time, (), scalars, aliases), paths, [_part(entry) for entry in entries]
 
 
 def _part(entry: tuple[Any, ...]) -> Part:
