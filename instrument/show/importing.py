@@ -59,7 +59,9 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
         for file in files:
             one = _Import(file, folder, [] if below == "." else below.split(os.sep), taken)
             found.written.extend(one.write())
-            found.left_out.extend(f"{os.path.join(below, os.path.basename(file.path))}: {it}" for it in one.left_out())
+            found.left_out.extend(
+                f"{os.path.normpath(os.path.join(below, os.path.basename(file.path)))}: {it}" for it in one.left_out()
+            )
     if not found.runs:
         raise NoSuchRun(f"there is no event file of TensorBoard at {path}, or it is a copy of one of ours beside it")
     return found
