@@ -1,7 +1,7 @@
 """File names: `{prefix}.out.events.summary.{seconds}.{device}.{host}{suffix}` and their lineage twins.
 
 A profile is in a file of its own, with `profile` in place of `summary`: MindInsight and TensorBoard pass it over.
-TensorBoard's own files are `events.out.tfevents.{seconds}.{host}` with a process number and a counter behind it.
+TensorBoard's files are `events.out.tfevents.{seconds}.{host}` with a process number and a counter behind it.
 
 MindInsight finds a file by `summary.<digits>` and sorts by that number, which must be seconds: with milliseconds its
 whole listing fails. A name is never used twice, and nothing that exists is ever opened for writing from its start.
