@@ -152,6 +152,7 @@ class Forward:
         self._stack.enter_context(_kept(parts.network, self.parameters))
         self._form_stack = self._stack.enter_context(ExitStack())
         self._cell: Any = None
+        self._gradient_cell: Any = None
         self._batches: list[tuple[Any, ...]] = []
         self._sizes: list[int] = []
         self._last: Tensors = {}
@@ -164,7 +165,7 @@ class Forward:
 
     def close(self) -> None:
         self._stack.close()
-        self._cell, self._batches = None, []
+        self._cell, self._gradient_cell, self._batches = None, None, []
 
     # ------------------------------------------------------------------ weights and losses
 
@@ -198,6 +199,7 @@ class Forward:
             self._form_stack.enter_context(unfolded(self.parts.network))
         self._cell = self.parts.cell
         self._cell.set_train(False)
+        self._gradient_cell = None
         samples = self._samples.joined() if form.joined else self._samples
         self._sizes = samples.sizes
         self._batches = [tuple(map(mindspore.Tensor, batch)) for batch in samples.batches]
@@ -245,10 +247,11 @@ class Forward:
 
     def gradient(self, names: Sequence[str]) -> NDArray[np.float64]:
         """(P,): of the mean loss, by these parameters in their order, with the weights as they are."""
-        cell = _Gradient(self._cell, [self.parameters[name] for name in names])
+        if self._gradient_cell is None or self._gradient_cell.names != list(names):
+            self._gradient_cell = _Gradient(self._cell, [self.parameters[name] for name in names])
         total: NDArray[np.float64] = np.zeros(0)
         for batch, size in zip(self._batches, self._sizes, strict=True):
-            found = cell(*batch)
+            found = self._gradient_cell(*batch)
             flat = np.concatenate([one.asnumpy().reshape(-1).astype(np.float64) for one in found]) * size
             total = flat if not total.size else total + flat
         return total / sum(self._sizes)
@@ -266,6 +269,7 @@ class _Loss(nn.Cell):
 class _Gradient(nn.Cell):
     def __init__(self, cell: Any, parameters: Sequence[Any]) -> None:
         super().__init__(auto_prefix=False)
+        self.names = [parameter.name for parameter in parameters]  # one cell is compiled once
         self.cell = _Loss(cell)
         self.weights = mindspore.ParameterTuple(parameters)
         self.operator = ops.GradOperation(get_by_list=True)
