@@ -15,8 +15,9 @@ import numpy as np
 
 from instrument.landscape.directions import Floats, Layout, Singles
 from instrument.landscape.evaluate import known
-from instrument.landscape.forward import EvaluationError, Forward
+from instrument.landscape.forward import Forward
 from instrument.landscape.lanczos import TRIES, top_eigenvectors
+from instrument.landscape.parts import EvaluationError
 from instrument.landscape.weights import Tensors
 
 log = logging.getLogger("instrument")

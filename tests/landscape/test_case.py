@@ -11,8 +11,9 @@ import pytest
 
 from instrument.landscape import hessian, samples
 from instrument.landscape.directions import Layout
-from instrument.landscape.forward import Form, Forward, parts_of
+from instrument.landscape.forward import Form, Forward
 from instrument.landscape.landscape import SummaryLandscape
+from instrument.landscape.parts import parts_of
 from instrument.values import LossSurface
 from tests.landscape import build
 
@@ -85,6 +86,7 @@ def test_the_line(tmp_path: Path, expected: dict[str, Any]) -> None:
     (loss,) = [value for name, value in expected.items() if name.startswith("line/") and "alpha" not in name]
     np.testing.assert_allclose(found.z[0], loss, rtol=build.LOSS)
     assert found.path.tolist() == [[0, 0], [1, 0]]
+    assert found.convergence.tolist() == [1.0, 0.0, found.true_loss[-1]]
     np.testing.assert_allclose(found.true_loss, expected["anchored/true_loss_all"][[0, -1]], rtol=build.LOSS)
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from instrument import SummaryLandscape, read
 from instrument.landscape import workers
-from instrument.landscape.forward import EvaluationError
+from instrument.landscape.parts import EvaluationError
 from tests.landscape import build
 from tests.landscape.test_landscape import draw, same
 
