@@ -173,6 +173,11 @@ def device_number() -> int:
             return int(get_rank())
     except (RuntimeError, ValueError, TypeError):
         pass  # no communication was set up
+    return device_id()
+
+
+def device_id() -> int:
+    """The number of the device that this process uses."""
     return int(context.get_context("device_id"))
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
+from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.landscape import compute, grid, planes, weights
 from instrument.landscape.crowd import check_executor
@@ -19,7 +20,7 @@ from instrument.landscape.planes import AUTO
 from instrument.landscape.progress import Report
 from instrument.landscape.sending import pickled
 from instrument.landscape.weights import BadCheckpoint, Source
-from instrument.landscape.workers import Processes
+from instrument.landscape.workers import Device, Processes
 from instrument.values import LossSurface
 
 log = logging.getLogger("instrument")
@@ -72,7 +73,8 @@ class SummaryLandscape:
 
         Args:
             collect_landscape: options that replace those of the collector, by its names.
-            device_ids: one worker process for each; None or a single one computes in this process. On the CPU only
+            device_ids: one worker process for each, which uses that device of the target (`device_target`) of this
+                process's context. None, or the one that this process uses, computes in this process. On the CPU only
                 their number counts.
             output: the directory for the event file; the run's own by default.
 
@@ -84,13 +86,13 @@ class SummaryLandscape:
             FileNotFoundError: there are no checkpoints.
         """
         source = _changed(weights.find(self._directory), collect_landscape)
-        devices, directory = _check_devices(device_ids), self._output(output)
+        devices, directory = _elsewhere(_check_devices(device_ids)), self._output(output)
         parts = compute.prepare(callback_fn)
         wanted = [*parts.metrics] if parts.can_measure else []
         metrics = compute.checked_metrics(parts, wanted)
-        if len(devices) > 1:
+        if devices:
             pickled(callback_fn)
-        with _processes(devices if len(devices) > 1 else []) as executor:
+        with _processes(devices) as executor:
             options = Options(callback_fn, parts, metrics, source.samples, True, executor, None, directory)
             return generate(source, options)
 
@@ -244,7 +246,7 @@ class SummaryLandscape:
 
 
 @contextmanager
-def _processes(devices: Sequence[int | None]) -> Iterator[Executor | None]:
+def _processes(devices: Sequence[Device | None]) -> Iterator[Executor | None]:
     """An executor with a process for each device, none where there are no devices."""
     if not devices:
         yield None
@@ -315,3 +317,11 @@ def _check_devices(device_ids: Any) -> list[int]:
     if not all(number in _DEVICES for number in device_ids) or len(set(device_ids)) < len(device_ids):
         raise ValueError(f"device_ids is {list(device_ids)}; expected different numbers from 0 to 7.")
     return list(device_ids)
+
+
+def _elsewhere(numbers: Sequence[int]) -> list[Device]:
+    """The devices for worker processes; none where this process is on the one that is meant."""
+    target = framework.device_target()
+    if len(numbers) == 1 and (target == "CPU" or numbers[0] == framework.device_id()):
+        return []
+    return [(target, number) for number in numbers]
