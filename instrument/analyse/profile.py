@@ -190,12 +190,12 @@ class Profile:
     def devices(self) -> Table:
         """One row a device of the window: steps, mean step, operators and their time."""
         rows = self.each()
-        means = [row.step_parts["mean_ns"] for row in rows]
+        totals = [np.ma.compressed(np.ma.asarray(row.steps["total_ns"])) for row in rows]
         columns: dict[str, Any] = {
             "device": [row.device for row in rows],
             "target": [row.target for row in rows],
             "steps": [len(row.capture.steps) for row in rows],
-            "mean_step_ns": [None if np.ma.is_masked(mean[0]) else mean[0] for mean in means],
+            "mean_step_ns": [float(total.mean()) if len(total) else None for total in totals],
             "executions": [len(row.counted.executions) for row in rows],
             "operators_ns": [int(row.sides["total_ns"].sum()) for row in rows],
         }
