@@ -188,7 +188,7 @@ def decode(data: memoryview) -> Histogram:
     buckets: list[tuple[float, float, int]] = []
     numbers: dict[int, int] = {}
     doubles: dict[int, float] = {}
-    for field in wire.fields(data):
+    for field in wire.few_fields(data):
         number = field[0]
         if number == _BUCKETS:
             buckets.append(_bucket(wire.as_bytes(field)))
