@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import mindspore
 from mindspore import context, ops
@@ -188,6 +188,24 @@ def mode() -> str:
 
 def version() -> str:
     return str(mindspore.__version__)
+
+
+class DeviceMemory(NamedTuple):
+    """What tensors occupy of the device's memory, and what MindSpore's pool holds of it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+def device_memory() -> DeviceMemory | None:
+    """The memory of an accelerator; None on the CPU, of which MindSpore tells nothing.
+
+    Call `wait_for_operators` first: MindSpore does so otherwise, and the errors of a training are then raised here.
+    """
+    if device_target() == "CPU":
+        return None
+    runtime = import_module("mindspore.runtime")
+    return DeviceMemory(int(runtime.memory_allocated()), int(runtime.memory_reserved()))
 
 
 # ---------------------------------------------------------------- profiling
