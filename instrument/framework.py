@@ -16,6 +16,7 @@ import mindspore
 from mindspore import context, ops
 from mindspore.communication.management import get_group_size, get_rank
 
+from instrument._version import SUPPORTED_MINDSPORE
 from instrument.errors import FrameworkError
 
 _SUMMARY_RECORD = "mindspore.train.summary.summary_record"
@@ -44,7 +45,7 @@ def _home(name: str) -> Any:
             return module
     raise FrameworkError(
         f"MindSpore {mindspore.__version__} has no {name} in {' or '.join(_PRIVATE[name])}, which instrument "
-        "relies on. Supported are MindSpore 2.7 to 2.10."
+        f"relies on. Supported are MindSpore {' to '.join('.'.join(map(str, one)) for one in SUPPORTED_MINDSPORE)}."
     )
 
 

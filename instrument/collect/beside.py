@@ -70,8 +70,8 @@ def start(directory: str, interval_seconds: float | None, write: Write) -> Besid
         return None
 
 
-def end(stop: Callable[[], None] | None, close: Callable[[], None]) -> None:
+def end(beside: Beside | None, close: Callable[[], None]) -> None:
     """End the sampling, if there is any, and then what it writes to."""
-    if stop is not None:
-        stop()
+    if beside is not None:
+        beside.stop()
     close()

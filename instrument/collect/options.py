@@ -19,10 +19,9 @@ from instrument.collect.sampler import check_interval
 from instrument.collect.system import load_psutil
 from instrument.write.pool import DEFAULT_RING_BYTES, open_sink
 from instrument.write.sink import Sink, Target
+from instrument.write.spawn import default_processes
 
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]*")
-#: More processes than this never help: one encodes a gigabyte a second.
-_DEFAULT_PROCESSES = 4
 _SWITCHES = (
     "collect_metric",
     "collect_graph",
@@ -32,12 +31,6 @@ _SWITCHES = (
     "collect_dataset_graph",
 )
 _SPECIFIED_KEYS = (*_SWITCHES, "histogram_regular", "collect_landscape")
-
-
-def default_processes() -> int:
-    """Half of the cores that this process may use, at least one and at most four."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores // 2, 1), _DEFAULT_PROCESSES)
 
 
 def check_int(name: str, value: Any, least: int) -> int:

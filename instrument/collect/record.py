@@ -94,7 +94,7 @@ class SummaryRecord:
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_sample)
         # At exit too, and when the recorder is dropped.
-        self._close_sink = weakref.finalize(self, beside.end, self.beside and self.beside.stop, self._sink.close)
+        self._close_sink = weakref.finalize(self, beside.end, self.beside, self._sink.close)
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
         forks.tell(self)

@@ -7,6 +7,8 @@ it: workers of data sets, and our own. What cannot be had is named once and left
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
@@ -46,6 +48,7 @@ class System:
         self._directory = directory
         self._process = self._psutil.Process()
         self._family: list[Any] = []
+        self._has_lists = os.path.exists(f"/proc/self/task/{threading.get_native_id()}/children")
         self._device: framework.DeviceMemory | None = None
         self._failed: set[str] = set()
         self._disks = _Rates()
@@ -112,9 +115,21 @@ class System:
     # ------------------------------------------------------------------ the process and those below it
 
     def _processes(self) -> dict[str, float]:
-        self._family = [self._process]
-        self._family += self._process.children(recursive=True)
+        self._family = [self._process, *self._below()]
         return {"process_count": len(self._family)}
+
+    def _below(self) -> list[Any]:
+        """psutil looks through all processes of the host for that, of which there may be thousands."""
+        if not self._has_lists:
+            return list(self._process.children(recursive=True))
+        known = {process.pid: process for process in self._family[1:]}
+        found = []
+        for pid in descendants(self._process.pid):
+            try:
+                found.append(known.get(pid) or self._psutil.Process(pid))
+            except self._psutil.NoSuchProcess:
+                continue  # it has ended meanwhile
+        return found
 
     def _each(self, get: Callable[[Any], Any]) -> dict[Any, Any]:
         """What each process says; one that ended meanwhile says nothing."""
@@ -168,6 +183,36 @@ class System:
             return {}
         names = ("device_memory_allocated_bytes", "device_memory_reserved_bytes")
         return dict(zip(names, found, strict=True))
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one, out of the lists that Linux keeps of each thread's children."""
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        parent = queue.pop()
+        try:
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                children = _numbers(f"/proc/{parent}/task/{thread}/children")
+                found += children
+                queue += children
+        except FileNotFoundError:
+            continue  # it has ended
+    return found
+
+
+def _numbers(path: str) -> list[int]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []  # the thread has ended
+    try:
+        pieces = iter(lambda: os.read(fd, 1 << 16), b"")
+        return [int(word) for word in b"".join(pieces).split()]
+    except ProcessLookupError:
+        return []
+    finally:
+        os.close(fd)
 
 
 class _Rates:

@@ -6,6 +6,7 @@ import builtins
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,6 +68,30 @@ def test_the_numbers_are_those_of_the_system(tmp_path: Path) -> None:
     assert 0 <= sample["system/cpu_percent"] <= 100
 
 
+def test_descendants_are_those_that_psutil_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children and theirs, also those that a thread started; where Linux keeps no lists psutil is asked."""
+    child = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'input()']); print(1, flush=True)"
+    command = [sys.executable, "-c", f"{child}; p.wait()"]
+    started: list[subprocess.Popen[bytes]] = []
+    thread = threading.Thread(
+        target=lambda: started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    )
+    thread.start()
+    thread.join()
+    with started[0] as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        wanted = sorted(one.pid for one in psutil.Process().children(recursive=True))
+        assert len(wanted) == 2
+        assert sorted(system.descendants(os.getpid())) == wanted
+        observer = System(str(tmp_path))
+        assert observer.sample()["system/process_count"] == 3
+        monkeypatch.setattr(observer, "_has_lists", False)
+        assert observer.sample()["system/process_count"] == 3
+        process.communicate(b"\n")
+    assert system.descendants(os.getpid()) == []
+
+
 def test_traffic_of_files_is_counted_a_second(tmp_path: Path) -> None:
     """A megabyte that reaches the disk is a megabyte less what the clock makes of it."""
     observer = System(str(tmp_path))
@@ -115,10 +140,10 @@ def test_what_fails_is_named_once_and_the_others_go_on(
 
 def test_a_child_that_ends_meanwhile_is_left_out(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     """Listed, and gone before it is asked: the sample has the others, and no word of it."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ended = psutil.Process(gone.pid)
-    gone.wait()
-    monkeypatch.setattr(psutil.Process, "children", lambda _, recursive: [ended])
+    gone.communicate(b"\n")
+    monkeypatch.setattr(System, "_below", lambda _: [ended])
     sample = System(str(tmp_path)).sample()
     assert sample["system/process_memory_bytes"] == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
     assert said("cannot be had") == []
