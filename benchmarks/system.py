@@ -3,8 +3,8 @@
     python benchmarks/system.py [--seconds 60] [--interval 5] [--processes 0] > system.json
 
 Each recorder lives in a process of its own, which sleeps; the CPU time of that process and of its worker is counted
-from behind the first record to the end of the window. `--processes` are started beside, and sleep: a sample looks
-through all processes of the machine. *sample_us* is what one sample takes of its thread.
+from behind the first record to the end of the window. `--processes` are started beside, and sleep: whoever looks for a
+process's children may look through all of them. *sample_us* is what one sample takes of its thread.
 """
 
 from __future__ import annotations

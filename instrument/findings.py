@@ -36,6 +36,11 @@ def attempt(name: str, check: Callable[[], str], advice: str = "") -> Finding:
     except Failed as failed:
         status, detail = FAILS, str(failed)
     except Exception as error:  # noqa: BLE001  what a machine may raise is what is looked for
-        lines = str(error).strip().splitlines()
-        status, detail = FAILS, f"{type(error).__name__}: {lines[0] if lines else ''}"
+        status, detail = FAILS, words(error)
     return Finding(name, status, detail, advice, time.perf_counter() - started)
+
+
+def words(error: Exception) -> str:
+    """The class of an error and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from instrument._version import SUPPORTED_MINDSPORE
 from instrument.checkup.outcome import Expected, leave
-from instrument.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt
+from instrument.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt, words
 
 _STEPS = 6
 _PROFILED = (3, 4)
@@ -48,14 +48,14 @@ def _mindspore() -> Finding:
         from instrument import framework
     except Exception as error:  # noqa: BLE001  whatever keeps MindSpore from being imported
         seconds = time.perf_counter() - started
-        return Finding("MindSpore", FAILS, f"import: {type(error).__name__}: {error}", "Install it anew.", seconds)
+        return Finding("MindSpore", FAILS, f"import: {words(error)}", "Install it anew.", seconds)
     seconds = time.perf_counter() - started
     version = framework.version()
     detail = f"{version} on {framework.device_target()}, imported in {seconds:.1f} s"
     first, last = SUPPORTED_MINDSPORE
     if not first <= tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) <= last:
-        words = " to ".join(".".join(map(str, one)) for one in SUPPORTED_MINDSPORE)
-        return Finding("MindSpore", NOTE, detail, f"Tested are {words}; another may work.", seconds)
+        tested = " to ".join(".".join(map(str, one)) for one in SUPPORTED_MINDSPORE)
+        return Finding("MindSpore", NOTE, detail, f"Tested are {tested}; another may work.", seconds)
     return Finding("MindSpore", WORKS, detail, "", seconds)
 
 

@@ -13,14 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 import pytest
+from mindspore import nn
+from mindspore.train import Model
+from mindspore.train.callback import Callback
 
 from instrument import SummaryCollector, SummaryRecord, read
 from instrument.collect import sampler
 from instrument.collect.sampler import Sampler
 from tests.collect.build import BOTH, Said
-from tests.collect.fake import Loop
+from tests.collect.fake import Loop, dataset
 from tests.write.build import wait_until
 
 TAG = "system/process_count"
@@ -174,6 +178,33 @@ def test_a_training_is_sampled_at_the_step_in_progress(tmp_path: Path) -> None:
     steps = sampled(tmp_path)
     assert steps == sorted(steps)
     assert {5, 8} <= set(steps)
+
+
+@pytest.mark.parametrize("sink", [False, True], ids=["steps", "sink mode"])
+def test_mindspores_own_loop_is_sampled(tmp_path: Path, sink: bool) -> None:
+    """`model.train`, also in sink mode in a compiled graph: samples have the steps that hooks name."""
+    network = nn.Dense(4, 1)
+    model = Model(network, nn.MSELoss(), nn.SGD(network.trainable_params(), 0.01))
+    collector = SummaryCollector(tmp_path, system_metrics=0.1)
+    seen: list[int] = []
+
+    class Patient(Callback):  # type: ignore[misc]
+        def on_train_step_end(self, run_context: Any) -> None:
+            step = int(run_context.original_args().cur_step_num)
+            if step in (5, 10):
+                wait_until(lambda: step in sampled(tmp_path))
+                seen.append(step)
+
+    ms.set_context(mode=ms.GRAPH_MODE if sink else ms.PYNATIVE_MODE)
+    try:
+        model.train(2, dataset(), callbacks=[collector, Patient()], dataset_sink_mode=sink)
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+    assert seen == [5, 10]
+    steps = sampled(tmp_path)
+    assert steps == sorted(steps)
+    assert set(steps) <= set(range(11))
+    assert read(tmp_path).scalars("loss/auto").step.tolist() == [1, 10]
 
 
 def test_an_evaluation_alone_is_not_sampled(tmp_path: Path) -> None:
