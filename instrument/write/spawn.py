@@ -61,6 +61,30 @@ def _environment() -> dict[str, str]:
     return environment
 
 
+def await_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends within so long.
+
+    `Popen.wait` looks at ever longer intervals, up to 50 ms too late.
+    """
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # an old kernel, no descriptor to be had, or somebody else has taken its status
+        pass
+    else:
+        try:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            poll.poll(seconds * 1000)
+        finally:
+            os.close(handle)
+        seconds = 0.0
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def exit_status(process: subprocess.Popen[bytes]) -> int:
     """What a process ends with, as `Popen.wait` says it, which a signal handler cannot call inside itself."""
     try:
