@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 from instrument.collect.sampler import Sample, Sampler
 from instrument.collect.system import System
+from instrument.values import Event
 
 log = logging.getLogger("instrument")
 
-#: A method that takes a wall time (seconds since the epoch) and numbers by tag, and writes them as one event.
-Write = Callable[[float, Sample], None]
+Write = Callable[[Event], None]
 
 
 class Beside:
@@ -44,7 +44,7 @@ class Beside:
         self._wants_device = True
         write = self._write()
         if write is not None and self.step is not None:
-            write(time.time(), sample)
+            write(Event(self.step, time.time(), [], sample))
 
     def reach(self, step: int) -> None:
         """The training is at this step, and the values of it have been fetched."""

@@ -51,11 +51,9 @@ class SummaryRecord:
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
-            default 24 MiB. A record that is larger than a worker's share of it passes through in pieces, and `record`
-            waits for it.
-        system_metrics: True, or seconds between samples (True: 5): record what the host, this process with all below
-            it, and the device are doing, as scalars `system/...`, from the first `record` on; see the README for their
-            names. A thread samples beside training, for at most 0.5 % of a core. Needs psutil.
+            default 24 MiB. A record larger than a worker's share passes through in pieces, and `record` waits for it.
+        system_metrics: True, or seconds between samples (True: 5): record what host, process and device are doing, from
+            the first `record` on, as scalars `system/...`, for at most 0.5 % of a core. Needs psutil.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -92,9 +90,10 @@ class SummaryRecord:
         self._sink = options.open_sink()
         self._added = Added(self._sink)
         #: What samples the system for this recorder.
-        self.beside = beside.start(options.directory, options.system_interval, self._write_sample)
-        # At exit too, and when the recorder is dropped.
-        self._close_sink = weakref.finalize(self, beside.end, self.beside, self._sink.close)
+        self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
+        self._close_sink = weakref.finalize(
+            self, beside.end, self.beside, self._sink.close
+        )  # at exit, and when dropped
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
         forks.tell(self)
@@ -277,13 +276,11 @@ class SummaryRecord:
 
     # ------------------------------------------------------------------ inside
 
-    def _write_sample(self, wall_time: float, sample: dict[str, float]) -> None:
-        """In the thread that samples: an event between those of this recorder, and none of its errors is taken."""
+    def _write_beside(self, event: Event) -> None:
+        """In the thread that samples: an event between those of this recorder; none of its errors is taken."""
         with self._lock:
-            if self.beside is None or self.beside.step is None:
-                return
             self._added.keep()
-            self._sink.write(Event(self.beside.step, wall_time, [], sample), says=False)
+            self._sink.write(event, says=False)
         self._sink.say()  # a logging handler may want to record something
 
     def _write(self, event: Event) -> bool:

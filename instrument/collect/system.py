@@ -51,6 +51,7 @@ class System:
         self._has_lists = os.path.exists(f"/proc/self/task/{threading.get_native_id()}/children")
         self._device: framework.DeviceMemory | None = None
         self._failed: set[str] = set()
+        self._idle_and_whole = (0.0, 0.0)
         self._disks = _Rates()
         self._networks = _Rates()
         self._processors = _Rates()
@@ -89,7 +90,17 @@ class System:
     # ------------------------------------------------------------------ the host
 
     def _cpu(self) -> dict[str, float]:
-        return {"cpu_percent": self._psutil.cpu_percent()}
+        # psutil's own percentage counts from the last call of the same thread.
+        times = self._psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        # What guests take is in the times of user and nice as well.
+        whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+        before, self._idle_and_whole = self._idle_and_whole, (idle, whole)
+        passed = whole - before[1]
+        if not before[1] or passed <= 0:
+            return {}
+        # Linux's time of waiting for disks may go back a little.
+        return {"cpu_percent": min(max(100 * (1 - (idle - before[0]) / passed), 0.0), 100.0)}
 
     def _memory(self) -> dict[str, float]:
         memory = self._psutil.virtual_memory()

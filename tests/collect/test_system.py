@@ -42,7 +42,9 @@ def busy(seconds: float) -> float:
 
 def test_a_sample_has_host_and_process_and_on_the_cpu_no_device(tmp_path: Path, said: Said) -> None:
     """Every number that this machine has, under its tag, and nothing is complained of."""
-    sample = System(str(tmp_path)).sample()
+    observer = System(str(tmp_path))
+    busy(0.05)
+    sample = observer.sample()
     missing = {} if psutil.disk_io_counters() else {"disk_read_bytes_per_second", "disk_written_bytes_per_second"}
     assert sample.keys() == {f"system/{name}" for name in (HOST | PROCESS) - set(missing)}
     assert len(said("cannot be had")) == bool(missing)
@@ -66,6 +68,17 @@ def test_the_numbers_are_those_of_the_system(tmp_path: Path) -> None:
     assert sample["system/memory_used_bytes"] == pytest.approx(memory.total - memory.available, rel=0.2)
     assert sample["system/disk_free_bytes"] == pytest.approx(room.f_bavail * room.f_frsize, rel=0.05)
     assert 0 <= sample["system/cpu_percent"] <= 100
+
+
+def test_load_is_counted_from_the_sample_before_in_any_thread(tmp_path: Path) -> None:
+    """The first sample of another thread has what passed since the constructor: this process at least was busy."""
+    observer = System(str(tmp_path))
+    busy(0.4)
+    found: list[dict[str, float]] = []
+    thread = threading.Thread(target=lambda: found.append(observer.sample()))
+    thread.start()
+    thread.join()
+    assert 100 / (psutil.cpu_count() or 1) * 0.3 < found[0]["system/cpu_percent"] <= 100
 
 
 def test_descendants_are_those_that_psutil_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +146,7 @@ def test_what_fails_is_named_once_and_the_others_go_on(
     for _ in range(3):
         sample = observer.sample()
         assert not {f"system/{name}" for name in lost | {"memory_used_bytes"}} & sample.keys()
-        assert {"system/process_memory_bytes", "system/disk_free_bytes", "system/cpu_percent"} <= sample.keys()
+        assert {"system/process_memory_bytes", "system/disk_free_bytes", "system/process_count"} <= sample.keys()
     assert len(said("memory of the host cannot be had (AccessDenied")) == 1
     assert len(said("files' traffic of the process cannot be had")) == 1
 
