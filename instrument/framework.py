@@ -10,12 +10,13 @@ import functools
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import mindspore
 from mindspore import context, nn, ops
 from mindspore.communication.management import get_group_size, get_rank
 
+from instrument._version import SUPPORTED_MINDSPORE
 from instrument.errors import FrameworkError
 
 _SUMMARY_RECORD = "mindspore.train.summary.summary_record"
@@ -44,7 +45,7 @@ def _home(name: str) -> Any:
             return module
     raise FrameworkError(
         f"MindSpore {mindspore.__version__} has no {name} in {' or '.join(_PRIVATE[name])}, which instrument "
-        "relies on. Supported are MindSpore 2.7 to 2.10."
+        f"relies on. Supported are MindSpore {' to '.join('.'.join(map(str, one)) for one in SUPPORTED_MINDSPORE)}."
     )
 
 
@@ -203,6 +204,24 @@ def evaluation_of(model: Any) -> tuple[Any, tuple[int, int] | None] | None:
 
 def version() -> str:
     return str(mindspore.__version__)
+
+
+class DeviceMemory(NamedTuple):
+    """What tensors occupy of the device's memory, and what MindSpore's pool holds of it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+def device_memory() -> DeviceMemory | None:
+    """The memory of an accelerator; None on the CPU, of which MindSpore tells nothing.
+
+    Call `wait_for_operators` first: MindSpore does so otherwise, and the errors of a training are then raised here.
+    """
+    if device_target() == "CPU":
+        return None
+    runtime = import_module("mindspore.runtime")
+    return DeviceMemory(int(runtime.memory_allocated()), int(runtime.memory_reserved()))
 
 
 # ---------------------------------------------------------------- profiling

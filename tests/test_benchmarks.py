@@ -173,3 +173,15 @@ def test_reading_is_measured(tmp_path: Path) -> None:
     command = [sys.executable, script, "--table", str(tmp_path / "report")]
     table = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert table.count("| ours |") == 4
+
+
+def test_metrics_of_the_system_are_measured() -> None:
+    """A recorder with them and one without; the difference is judged."""
+    pytest.importorskip("mindspore")
+    report = other("system.py", "--seconds", "1", "--interval", "0.2", "--processes", "3")
+    assert (report["with"]["samples"] > 0, report["without"]["samples"]) == (True, 0)
+    assert report["with"]["metrics"] >= 10
+    assert report["sample_us"] > 0
+    difference = report["with"]["percent"] - report["without"]["percent"]
+    assert report["percent_of_a_core"] == pytest.approx(difference)
+    assert report["is_met"] is (difference < 0.5)

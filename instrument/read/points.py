@@ -2,7 +2,7 @@
 
 A *writer* is a device of a host; its files, the oldest first, are the restarts of one series. A point is *superseded*
 
-- where the same file holds the same step again, later; or
+- where the same file holds the same step again, later, unless its tag is one of samples (`system/...`); or
 - where a later file of the same writer has this tag from that step or an earlier one on, and began after the last
   point of the point's own file was recorded: a restart. Files that were open at the same time keep all their points.
 
@@ -23,7 +23,7 @@ from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.read.columns import Columns, FilePoints, Sharing
 from instrument.read.presented import html_of
-from instrument.values import Histogram, Image, Tensor, Text
+from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
 #: Device number (-1 where the file name has none) and host name.
 Writer = tuple[int, str]
@@ -239,7 +239,8 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
     """Put the points of several files together; `parts` are in the order in which their files were opened."""
     writers = tuple(sorted({part.writer for part in parts}))
     columns = [part.points.columns() for part in parts]
-    masks = [_superseded(position, parts, columns) for position in range(len(parts))]
+    is_sampled = kind == "scalar" and tag.startswith(SAMPLED)
+    masks = [_superseded(position, parts, columns, is_sampled) for position in range(len(parts))]
     index: list[NDArray[np.intp]] = [
         np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
         for part, column in zip(parts, columns, strict=True)
@@ -268,11 +269,15 @@ def _is_ordered(columns: Columns) -> bool:
     return bool((later_step | later).all())
 
 
-def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns]) -> NDArray[np.bool_]:
-    """Which points of `parts[position]` are superseded."""
+def _superseded(
+    position: int, parts: Sequence[Part], columns: Sequence[Columns], is_sampled: bool
+) -> NDArray[np.bool_]:
+    """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
     part, step = parts[position], columns[position].step
     mask = np.zeros(len(step), np.bool_)
-    if (step[1:] >= step[:-1]).all():
+    if is_sampled:
+        pass
+    elif (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
     else:
         mask = np.ones(len(step), np.bool_)

@@ -15,6 +15,15 @@ from collections.abc import Iterable
 
 from instrument.write.shared import Config
 
+#: More processes than this never help: one encodes a gigabyte a second.
+_DEFAULT_PROCESSES = 4
+
+
+def default_processes() -> int:
+    """Half of the cores that this process may use, at least one and at most four."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores // 2, 1), _DEFAULT_PROCESSES)
+
 
 def check_system() -> None:
     """Raises `OSError` where there is no way to start workers or to share memory with them."""
