@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from instrument import forks, framework
-from instrument.collect import checks, complaints, convert, ops
+from instrument.collect import beside, checks, complaints, convert, ops
 from instrument.collect.added import Added
 from instrument.collect.options import RecordOptions
 from instrument.collect.session import Session
@@ -51,13 +51,15 @@ class SummaryRecord:
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
-            default 24 MiB. A record that is larger than a worker's share of it passes through in pieces, and `record`
-            waits for it.
+            default 24 MiB. A record larger than a worker's share passes through in pieces, and `record` waits for it.
+        system_metrics: True, or seconds between samples (True: 5): record what host, process and device are doing, from
+            the first `record` on, as scalars `system/...`, for at most 0.5 % of a core. Needs psutil.
         dialect: whose files are written: `"mindspore"` MindInsight's, `"tensorboard"` TensorBoard's, or `"both"`.
 
     Raises:
         TypeError, ValueError: an option is wrong.
         OSError: the directory cannot be made or written.
+        ImportError: `system_metrics` is asked for without psutil.
     """
 
     def __init__(
@@ -73,11 +75,12 @@ class SummaryRecord:
         *,
         on_full: str = "block",
         queue_bytes: int | None = None,
+        system_metrics: bool | float = False,
         dialect: str = "mindspore",
     ) -> None:
         options = RecordOptions.check(
             log_dir, file_prefix, file_suffix, num_process, max_file_size, raise_exception, export_options, on_full,
-            queue_bytes, dialect,
+            queue_bytes, system_metrics, dialect,
         )  # fmt: skip
         self._network = checks.check_network("network", network)
         self._mode = "train"
@@ -90,7 +93,10 @@ class SummaryRecord:
         self._session = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
         self._added = Added(self._sink)
-        self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
+        #: What samples the system for this recorder.
+        self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
+        # At exit, and when dropped.
+        self._close_sink = weakref.finalize(self, beside.end, self.beside, self._sink.close)
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
         forks.tell(self)
@@ -161,12 +167,7 @@ class SummaryRecord:
         else:
             self.add_item(Item(plugin, name, checks.lineage_bytes(plugin, value, name)))
 
-    def record(
-        self,
-        step: int,
-        train_network: Any = None,
-        plugin_filter: Callable[[str], bool] | None = None,
-    ) -> bool:
+    def record(self, step: int, train_network: Any = None, plugin_filter: Callable[[str], bool] | None = None) -> bool:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
 
         Args:
@@ -202,6 +203,8 @@ class SummaryRecord:
                 return False
             self._is_busy = True
             try:
+                if self.beside is not None:
+                    self.beside.reach(number)
                 return self._record(number, train_network, plugin_filter)
             finally:
                 self._is_busy = False
@@ -248,10 +251,13 @@ class SummaryRecord:
 
     def close_as(self, is_success: bool) -> None:
         """`close`, and say in TensorBoard's files how the run ended."""
+        self._inbox.close()
+        self._network = None
+        if self.beside is not None:
+            self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
         if self._session is not None and not self._is_fork:
             self._session.end(self._sink, is_success)
-        self._inbox.close()
-        self._network, self._is_closed = None, True
+        self._is_closed = True
         self._close_sink()
         self._raise_error()
 
@@ -279,6 +285,13 @@ class SummaryRecord:
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------ inside
+
+    def _write_beside(self, event: Event) -> None:
+        """In the thread that samples: an event between those of this recorder; none of its errors is taken."""
+        with self._lock:
+            self._added.keep()
+            self._sink.write(event, says=False)
+        self._sink.say()  # a logging handler may want to record something
 
     def _write(self, event: Event) -> bool:
         step, _, items, scalars, _ = event

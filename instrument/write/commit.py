@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from instrument.codec import wire
 from instrument.eventfile import frame
@@ -94,6 +93,11 @@ class Job(NamedTuple):
         """How many files of the layout it may have something for."""
         return max(len(self.frames), len(self.streamed))
 
+    def concerns(self, file: int) -> bool:
+        """Whether it has something for a file."""
+        is_whole = file < len(self.frames) and bool(self.frames[file])
+        return is_whole or (file < len(self.streamed) and bool(self.streamed[file]))
+
     def size_bytes(self, file: int) -> int:
         size = wire.size(self.frames[file]) if file < len(self.frames) else 0
         return size + sum(one.size_bytes for one in self.streamed[file]) if file < len(self.streamed) else size
@@ -171,7 +175,7 @@ class Committer:
         full = state.full
         with ExitStack() as undo:
             for file in range(max(job.files for job in jobs)):
-                concerned = [job for job in jobs if job.size_bytes(file)]
+                concerned = [job for job in jobs if job.concerns(file)]
                 if not concerned:
                     continue
                 length = lengths[file] or (wire.size(self._version(file)) if file else 0)
@@ -192,9 +196,11 @@ class Committer:
         """The first jobs, as far as their frames fit; the one that does not closes the file for all that follow."""
         if full & 1 << file:
             return [], full
+        if self._max_file_bytes is None:
+            return list(jobs), full
         for index, job in enumerate(jobs):
             length += job.size_bytes(file)
-            if self._max_file_bytes is not None and length > self._max_file_bytes:
+            if length > self._max_file_bytes:
                 self._report(Notice("limit", job.step, job.paths[file], f"max_file_size is {self._max_file_bytes}"))
                 return list(jobs[:index]), full | 1 << file
         return list(jobs), full
@@ -296,6 +302,8 @@ def _save(path: str, array: NDArray[np.generic]) -> None:
 
 
 def _file_stem(tag: str) -> str:
+    from urllib.parse import quote
+
     data = tag.encode("utf-8", "surrogatepass")
     stem = quote(data, safe="")
     if len(stem) <= _LONGEST_NAME_BYTES:

@@ -30,10 +30,7 @@ def pack(event: Event, paths: Paths, staged: Mapping[int, int] | None = None, st
     `paths` name the files behind the first, as far as the event needs them.
     """
     if not event.items:
-        step, wall_time, _, scalars, aliases = event
-        if type(scalars) is not dict:  # marshal takes nothing else
-            scalars = dict(scalars)
-        head = marshal.dumps((step, wall_time, paths, scalars, aliases, ()))
+        head = _head(event, paths, [])
         return [head], staged_bytes + len(head), staged_bytes
     pieces: list[_Piece] = []
     offset = staged_bytes
@@ -58,8 +55,9 @@ def pack_for_stream(event: Event, paths: Paths, order: Callable[[Sequence[Item]]
 
 
 def _head(event: Event, paths: Paths, entries: list[tuple[Any, ...]]) -> bytes:
-    step, wall_time, _, scalars, aliases = event
-    return marshal.dumps((step, wall_time, paths, dict(scalars), aliases, entries))
+    step, wall_time, _, numbers, aliases = event
+    scalars: Any = numbers if type(numbers) is dict else dict(numbers)  # marshal takes no other mapping
+    return marshal.dumps((step, wall_time, paths, scalars, aliases, entries))
 
 
 def _describe(item: Item) -> tuple[Any, ...]:

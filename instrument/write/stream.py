@@ -12,12 +12,10 @@ import mmap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from crc32c import crc32c
-
 from instrument.codec import event as event_codec
 from instrument.codec import tensor_fields, tensorboard_fields, wire
 from instrument.eventfile import frame
-from instrument.eventfile.crc import mask
+from instrument.eventfile.crc import crc32c, mask
 from instrument.values import Event, Item
 from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.message import Part
