@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Callable
 
 from instrument.codec import wire
 from instrument.values import Scalar
@@ -33,9 +34,18 @@ def to_float32(value: float) -> float:
     return float("inf") if value > 0 else float("-inf")
 
 
-@functools.lru_cache(maxsize=4096)
-def _heads(tag: str, number: int = NUMBER) -> tuple[bytes, bytes]:
-    """What stands before the numbers of a tag's `value` field, for a single and for an exact number."""
+Heads = Callable[[str], tuple[bytes, bytes]]
+
+
+def heads_of(number: int) -> Heads:
+    """What makes, for a tag, what stands before the numbers of its `value` field: of a single and of an exact number.
+
+    `number` is the field of the single one.
+    """
+    return functools.lru_cache(maxsize=4096)(functools.partial(_heads, number))
+
+
+def _heads(number: int, tag: str) -> tuple[bytes, bytes]:
     name = wire.delimited(_TAG, tag.encode())
     heads = []
     for content_bytes in (_SINGLE_BYTES, _EXACT_BYTES):
@@ -45,9 +55,12 @@ def _heads(tag: str, number: int = NUMBER) -> tuple[bytes, bytes]:
     return heads[0], heads[1]
 
 
-def encode_field(tag: str, value: float, number: int = NUMBER) -> bytes:
-    """The `value` field of a summary that holds this number under this tag; `number` is the field of the float32."""
-    single_head, exact_head = _heads(tag) if number == NUMBER else _heads(tag, number)
+_mindspore_heads = heads_of(NUMBER)
+
+
+def encode_field(tag: str, value: float, heads: Heads = _mindspore_heads) -> bytes:
+    """The `value` field of a summary that holds this number under this tag."""
+    single_head, exact_head = heads(tag)
     try:
         data = _FLOAT.pack(value)
     except OverflowError:

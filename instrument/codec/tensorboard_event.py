@@ -19,6 +19,7 @@ from instrument.values import LINEAGE_KINDS, SESSION_END, Event, Lineage
 Aliases = Mapping[tuple[str, str], str]
 _NO_ALIASES: Aliases = {}
 _SUMMARY_KEY = wire.key(tb.SUMMARY, wire.LENGTH_DELIMITED)
+_heads = scalar.heads_of(tb.SIMPLE_VALUE)
 #: Kinds that are values of a summary in the other file.
 _VALUES = ("tensor", "image", "histogram", "text", SESSION_END)
 
@@ -38,7 +39,7 @@ def encode_scalars(event: Event, aliases: Aliases = _NO_ALIASES) -> list[wire.Pi
     if lineages := _lineages(event):
         module = _lineage_module()
         numbers = {**module.metrics(module.sections(lineages)), **numbers}
-    values = b"".join([scalar.encode_field(tag, number, tb.SIMPLE_VALUE) for tag, number in numbers.items()])
+    values = b"".join([scalar.encode_field(tag, number, _heads) for tag, number in numbers.items()])
     return [[b"".join((_head(event), _SUMMARY_KEY, wire.varint(len(values)), values))]] if values else []
 
 

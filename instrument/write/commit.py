@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
 SUMMARY, LINEAGE = 0, 1
+#: What an event has for the files that there may be, where it has nothing.
+NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
 
 _LONGEST_NAME_BYTES = 200
 
@@ -68,7 +70,7 @@ class State(NamedTuple):
 
 
 class Job(NamedTuple):
-    """An encoded event: framed pieces for each file of the layout, as far as there are any; `paths` names the files.
+    """An encoded event: framed pieces for each file of the layout; `paths` names the files.
 
     Where the event is still coming in, the frames are `streamed` ones, and `arrive` gives their bytes in that order.
     `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
@@ -86,21 +88,11 @@ class Job(NamedTuple):
 
     @property
     def total_bytes(self) -> int:
-        return sum(self.size_bytes(file) for file in range(self.files))
-
-    @property
-    def files(self) -> int:
-        """How many files of the layout it may have something for."""
-        return max(len(self.frames), len(self.streamed))
-
-    def concerns(self, file: int) -> bool:
-        """Whether it has something for a file."""
-        is_whole = file < len(self.frames) and bool(self.frames[file])
-        return is_whole or (file < len(self.streamed) and bool(self.streamed[file]))
+        return sum(self.size_bytes(file) for file in range(len(self.frames)))
 
     def size_bytes(self, file: int) -> int:
-        size = wire.size(self.frames[file]) if file < len(self.frames) else 0
-        return size + sum(one.size_bytes for one in self.streamed[file]) if file < len(self.streamed) else size
+        streamed = sum(one.size_bytes for one in self.streamed[file]) if self.streamed else 0
+        return wire.size(self.frames[file]) + streamed
 
 
 def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE) -> Job:
@@ -119,7 +111,10 @@ def _gaps(event: Event) -> list[Item]:
 
 
 def _frames(event: Event, layout: Layout) -> list[wire.Pieces]:
-    return [[piece for payload in payloads for piece in frame.pack(payload)] for payloads in layout.encode(event)]
+    return [
+        [piece for payload in payloads for piece in frame.pack(payload)] if payloads else []
+        for payloads in layout.encode(event)
+    ]
 
 
 def begin(
@@ -128,7 +123,7 @@ def begin(
 ) -> Job:  # fmt: skip
     """A job for an event some of whose bytes are still to come; `copy` is the event for TensorBoard's files."""
     streamed = [[Frame(payload) for payload in payloads] for payloads in layout.encode(event, copy)]
-    return Job(sequence, event.step, (), paths, streamed=streamed, arrive=arrive)
+    return Job(sequence, event.step, NO_FRAMES, paths, streamed=streamed, arrive=arrive)
 
 
 def lose(
@@ -158,6 +153,7 @@ class Committer:
         self._max_file_bytes = max_file_bytes
         self._report = report
         self._layout = layout
+        self._files = range(len(layout.roles))
         self._writers: dict[int, EventFileWriter] = {}
 
     def apply(self, state: State, jobs: Sequence[Job]) -> State:
@@ -174,8 +170,8 @@ class Committer:
         refused: set[int] = set()
         full = state.full
         with ExitStack() as undo:
-            for file in range(max(job.files for job in jobs)):
-                concerned = [job for job in jobs if job.concerns(file)]
+            for file in self._files:
+                concerned = [job for job in jobs if job.frames[file] or (job.streamed and job.streamed[file])]
                 if not concerned:
                     continue
                 length = lengths[file] or (wire.size(self._version(file)) if file else 0)
@@ -210,8 +206,7 @@ class Committer:
         path = jobs[-1].paths[file]
         try:
             writer, start, version = self._writer(file, path, length)
-            whole = (piece for job in jobs if file < len(job.frames) for piece in job.frames[file])
-            end = writer.append([*version, *whole], start)
+            end = writer.append([*version, *(piece for job in jobs for piece in job.frames[file])], start)
             try:
                 for job in jobs:
                     for one in job.streamed[file] if job.streamed else ():

@@ -7,7 +7,7 @@ The first file of a layout is there at once, and says what is missing; the other
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from instrument.codec import event as event_codec
 from instrument.codec import wire
@@ -21,23 +21,15 @@ _MEASURED = frozenset({"train_lineage", "eval_lineage"})
 _NOT_IN_SUMMARY = frozenset({*LINEAGE_KINDS, SESSION_END})
 
 
-class Layout(NamedTuple):
+class Layout:
     """The files of a dialect, by their roles, and what goes into them. A file is given by its place among them."""
 
-    dialect: str
-    roles: tuple[str, ...]
-
-    @property
-    def has_mindspore(self) -> bool:
-        return SUMMARY in self.roles
-
-    @property
-    def has_tensorboard(self) -> bool:
-        return OTHERS in self.roles
-
-    @property
-    def has_both(self) -> bool:
-        return self.has_mindspore and self.has_tensorboard
+    def __init__(self, dialect: str, *roles: str) -> None:
+        self.dialect = dialect
+        self.roles = roles
+        self.has_mindspore = SUMMARY in roles
+        self.has_tensorboard = OTHERS in roles
+        self.has_both = self.has_mindspore and self.has_tensorboard
 
     def needed(self, event: Event) -> list[int]:
         """The files that an event may have something for."""
@@ -58,6 +50,9 @@ class Layout(NamedTuple):
 
     def encode(self, event: Event, copy: Event | None = None) -> list[list[wire.Pieces]]:
         """The payloads of an event for each file; `copy` is the event for TensorBoard's files where it differs."""
+        if not self.has_tensorboard:
+            lineages = [item for item in event.items if item.kind in LINEAGE_KINDS] if event.items else ()
+            return [event_codec.encode(event), [_lineage_payload(item, event.wall_time) for item in lineages]]
         if self.has_both and copy is None and event.items:
             event = event._replace(items=[event_codec.finish(item) for item in event.items])
         return [
@@ -100,8 +95,8 @@ def _tensorboard() -> Any:
 
 
 LAYOUTS: dict[str, Layout] = {
-    "mindspore": Layout("mindspore", (SUMMARY, LINEAGE)),
-    "tensorboard": Layout("tensorboard", (SCALARS, OTHERS)),
-    "both": Layout("both", (SUMMARY, LINEAGE, SCALARS, OTHERS)),
+    "mindspore": Layout("mindspore", SUMMARY, LINEAGE),
+    "tensorboard": Layout("tensorboard", SCALARS, OTHERS),
+    "both": Layout("both", SUMMARY, LINEAGE, SCALARS, OTHERS),
 }
 MINDSPORE = LAYOUTS["mindspore"]

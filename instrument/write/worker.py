@@ -162,7 +162,7 @@ class Worker:
                 state = self._committer.apply(self._pool.state, [job])
             except OSError as error:
                 self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
-                job = job._replace(failed=True, frames=(), streamed=())
+                job = job._replace(failed=True, frames=commit.NO_FRAMES, streamed=())
                 state = self._committer.apply(self._pool.state, [job])
             for _ in arrivals:
                 pass  # what a refused or broken event still has to say
@@ -269,7 +269,7 @@ class Worker:
                     if attempt is job and job.events:
                         self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
             else:
-                state = self._committer.apply(self._pool.state, [job._replace(failed=True, frames=())])
+                state = self._committer.apply(self._pool.state, [job._replace(failed=True, frames=commit.NO_FRAMES)])
             self._publish(state)
 
     def _publish(self, state: State) -> None:
