@@ -1,6 +1,7 @@
 """The points of one tag as columns, put together from the files that hold them.
 
-A *writer* is a device, or a rank, of a host; its files, the oldest first, are the restarts of one series. A point is *superseded*
+A *writer* is a rank, or a device, of a host; its files, the oldest first, are the restarts of one series. A point is
+*superseded*
 
 - where the same file holds the same step again, later; or
 - where a later file of the same writer has this tag from that step or an earlier one on, and began after the last
@@ -118,8 +119,9 @@ class Points:
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame` with a row a point and the columns step, wall_time (UTC), value, device and host.
 
-        `value` are the numbers of scalars; of other kinds it has what `decode` gives. `device` is the rank in a training
-        of several, so that `frame.pivot(index="step", columns="device", values="value")` has a column a rank. The extra `pandas` is needed.
+        `value` are the numbers of scalars; of other kinds it has what `decode` gives. `device` is the rank in a
+        training of several: `frame.pivot(index="step", columns="device", values="value")` has a column a rank. The
+        extra `pandas` is needed.
 
         Raises:
             ImportError: pandas is not installed.

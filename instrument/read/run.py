@@ -165,8 +165,8 @@ class Run:
 
         Of TensorBoard's files `hparams` are the hyper-parameters.
 
-        The last one recorded counts, of several ranks that of the lowest; of custom lineage the keys are put together. A message that cannot be parsed is
-        left out and listed in `damage`.
+        The last one recorded counts, of several ranks that of the lowest; of custom lineage the keys are put together.
+        A message that cannot be parsed is left out and listed in `damage`.
         """
         _ = self._contents  # up to date
         return self._told

@@ -36,7 +36,12 @@ def overview(run: Run) -> Row:
 def listed(run: Run, name: str) -> Row:
     """A run in a row: how many tags of each kind it has, its steps, and what is missing."""
     kinds = {kind: len(tags) for kind, tags in run.tags().items()} | {"profile": len(run.traces)}
-    row: Row = {"run": name, "path": run.path, "ranks": run.ranks, "tags": {kind: count for kind, count in kinds.items() if count}}
+    row: Row = {
+        "run": name,
+        "path": run.path,
+        "ranks": run.ranks,
+        "tags": {kind: count for kind, count in kinds.items() if count},
+    }
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
