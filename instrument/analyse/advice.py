@@ -118,7 +118,8 @@ def _ranks(profile: Profile) -> _Found:
         return
     text += " The others wait for it."
     if found.late_ns is not None and 2 * found.late_ns > found.own_ns - found.others_ns:
-        text += f" {found.late_ns / _MS:.3f} ms of that pass before its first operator: look at its data pipeline."
+        text += f" {found.late_ns / _MS:.3f} ms of that pass before its first operator: look at its data, and at what "
+        text += "runs between its steps."
     yield "ranks", f"{text} profile(device={found.device}), or --device {found.device}, has its steps and operators."
 
 

@@ -65,9 +65,7 @@ def test_what_makes_a_rank_late_is_said() -> None:
     quick = (2, 10, 15, 30, 3)
     late = profile_of(rank(0, [quick] * 4), rank(1, [(32, 10, 14, 1, 3)] * 4))
     (told,) = [one.text for one in advice(late) if one.topic == "ranks"]
-    assert (
-        "The others wait for it. 30.000 ms of that pass before its first operator: look at its data pipeline." in told
-    )
+    assert "The others wait for it. 30.000 ms of that pass before its first operator: look at its data, and" in told
     assert told.endswith("profile(device=1), or --device 1, has its steps and operators.")
     heavy = profile_of(rank(0, [quick] * 4), rank(1, [(2, 25, 29, 1, 3)] * 4))
     (told,) = [one.text for one in advice(heavy) if one.topic == "ranks"]
