@@ -58,6 +58,12 @@ def profile(path: str | os.PathLike[str], window: int = -1, device: int | None =
     return Profile(place, sorted(captures, key=lambda one: one.device), device, sources.listed(pieces, number), number)
 
 
+def nothing(path: str, target: str, reason: str) -> Profile:
+    """A profile without anything in it; `reason` says why."""
+    capture = Capture(0, target, "", metadata={"complete": False, "reason": reason})
+    return Profile(path, [capture], None, sources.listed([], 0))
+
+
 def _has_any(capture: Capture) -> bool:
     """Whether a capture holds anything at all, or says that nothing was lost."""
     parts = (capture.executions, capture.totals, capture.steps, capture.spans, capture.memory, capture.batches)

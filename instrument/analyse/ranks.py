@@ -158,14 +158,14 @@ def devices(profiles: Sequence[Profile], apart: Table) -> Table:
 
     With several ranks the notes have the verdict.
     """
-    means = [one.step_parts["mean_ns"] for one in profiles]
+    totals = [np.ma.compressed(np.ma.asarray(one.steps["total_ns"])) for one in profiles]
     numbers = apart["step"].tolist() if len(profiles) > 1 else []
     slowest = [int((apart["slowest"] == one.device).sum()) if numbers else None for one in profiles]
     columns: dict[str, Any] = {
         "device": [one.device for one in profiles],
         "target": [one.target for one in profiles],
         "steps": [len(one.capture.steps) for one in profiles],
-        "mean_step_ns": [None if np.ma.is_masked(mean[0]) else mean[0] for mean in means],
+        "mean_step_ns": [float(total.mean()) if len(total) else None for total in totals],
         "mean_own_ns": [_mean(own_ns(one), numbers) if numbers else None for one in profiles],
         "slowest_in_steps": slowest,
         "executions": [len(one.counted.executions) for one in profiles],
