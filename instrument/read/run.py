@@ -12,28 +12,24 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypeVar
 
 from instrument.codec import landscape as landscape_codec
-from instrument.codec import lineage as lineage_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import folders, tail
+from instrument.read import folders, lineage, tail
 from instrument.read.contents import Contents
 from instrument.read.hints import listed, nearest, no_event_file
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
-from instrument.values import KINDS, LINEAGE_KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
 
 #: Kinds whose points are not a `Series`.
 _CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
-_LINEAGE_KEYS = dict(zip(LINEAGE_KINDS, ("train", "eval", "dataset", "custom"), strict=True))
-_HPARAMS = "hparams"
 
 
 class Run:
@@ -59,16 +55,11 @@ class Run:
 
     @property
     def ranks(self) -> list[int]:
-        """The numbers of those that recorded, sorted: ranks of a training, or the device of a single process.
-
-        They are in the names of files; TensorBoard's have none.
-        """
+        """The numbers of those that recorded, out of the names of files: ranks, or the device of a single process."""
         return sorted({number for number in map(_rank_of, (*self.files, *self.traces)) if number >= 0})
 
     def of_rank(self, rank: int) -> Run:
-        """What one rank recorded, as a run of its own: its series, graph, lineage, gaps and damage.
-
-        `by_rank()` of a series has all ranks side by side; of a profile it is `profile(device=rank)`.
+        """What one rank recorded, as a run of its own; `by_rank()` of a series has all ranks side by side.
 
         Raises:
             NoSuchRun: no file is of that rank.
@@ -173,19 +164,7 @@ class Run:
 
     @functools.cached_property
     def _told(self) -> RunLineage:
-        result = RunLineage()
-        for frame, found in self._contents.told:
-            if isinstance(found, dict):
-                result[_HPARAMS] = {**result.get(_HPARAMS, {}), **found}
-                continue
-            try:
-                fields = lineage_codec.to_dict(found)
-            except CorruptMessage as error:
-                self._contents.note(replace(frame, reason=str(error)))
-                continue
-            key = _LINEAGE_KEYS[found.what]
-            result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
-        return result
+        return lineage.put_together(self._contents)
 
     def profile(self, window: int = -1, device: int | None = None) -> Any:
         """Where the time of the training went, in one window: an `instrument.analyse.profile.Profile`.
