@@ -79,7 +79,7 @@ dist: $(DIST)/installed.stamp ## Build the source distribution, and the wheel ou
 
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
 	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
-	rm -rf demo_run demo_landscape rank_* kernel_meta
+	rm -rf *_run examples/*_run pandas_runs demo_landscape rank_* kernel_meta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/base.stamp: setup.cfg pyproject.toml
