@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import mindspore
-from mindspore import context, ops
+from mindspore import context, nn, ops
 from mindspore.communication.management import get_group_size, get_rank
 
 from instrument._version import SUPPORTED_MINDSPORE
@@ -174,6 +174,11 @@ def device_number() -> int:
             return int(get_rank())
     except (RuntimeError, ValueError, TypeError):
         pass  # no communication was set up
+    return device_id()
+
+
+def device_id() -> int:
+    """The number of the device that this process uses."""
     return int(context.get_context("device_id"))
 
 
@@ -185,6 +190,16 @@ def device_target() -> str:
 def mode() -> str:
     """ "graph" or "pynative"."""
     return "graph" if context.get_context("mode") == context.GRAPH_MODE else "pynative"
+
+
+def evaluation_of(model: Any) -> tuple[Any, tuple[int, int] | None] | None:
+    """The evaluation network that a `Model` was given, and which of its outputs are prediction and label; None for the
+    latter where a metric takes all outputs. None where the model has none, or made one of its network and loss."""
+    network = getattr(model, "eval_network", None)
+    if network is None or type(network) is nn.WithEvalCell:
+        return None
+    indexes = getattr(model, "_eval_indexes", None)
+    return network, None if indexes is None else (int(indexes[1]), int(indexes[2]))
 
 
 def version() -> str:

@@ -21,9 +21,12 @@ NUMBER = 9
 MAX_BUCKETS = 90
 
 _BUCKETS, _NAN, _POSITIVE, _NEGATIVE, _MAX, _MIN, _SUM, _COUNT = 1, 2, 3, 4, 5, 6, 7, 8
-_BUCKET_HEAD = struct.Struct("<BdBd")
+#: The key and the length of a bucket, which is always below 128 bytes; then what it holds but for the count's number.
+_BUCKET_HEAD = struct.Struct("<BBBdBdB")
+_BUCKET_KEY = wire.key(_BUCKETS, wire.LENGTH_DELIMITED)[0]
 _LEFT_KEY = wire.key(1, wire.FIXED64)[0]
 _WIDTH_KEY = wire.key(2, wire.FIXED64)[0]
+_COUNT_KEY = wire.key(3, wire.VARINT)[0]
 
 
 @np.errstate(all="ignore")  # at the limits of a type, and whatever the user's own settings are
@@ -168,8 +171,9 @@ def encode(value: Histogram) -> bytes:
     """The content of a `Summary.Histogram`; min, max and sum are left out where nothing was finite."""
     parts = []
     for left, width, count in zip(value.left.tolist(), value.width.tolist(), value.counts.tolist(), strict=True):
-        bucket = _BUCKET_HEAD.pack(_LEFT_KEY, left, _WIDTH_KEY, width) + wire.integer(3, count)
-        parts.append(wire.delimited(_BUCKETS, bucket))
+        number = wire.varint(count)
+        length = _BUCKET_HEAD.size - 2 + len(number)
+        parts.append(_BUCKET_HEAD.pack(_BUCKET_KEY, length, _LEFT_KEY, left, _WIDTH_KEY, width, _COUNT_KEY) + number)
     parts.append(wire.integer(_NAN, value.nan_count))
     parts.append(wire.integer(_POSITIVE, value.positive_infinity_count))
     parts.append(wire.integer(_NEGATIVE, value.negative_infinity_count))
@@ -184,7 +188,7 @@ def decode(data: memoryview) -> Histogram:
     buckets: list[tuple[float, float, int]] = []
     numbers: dict[int, int] = {}
     doubles: dict[int, float] = {}
-    for field in wire.fields(data):
+    for field in wire.few_fields(data):
         number = field[0]
         if number == _BUCKETS:
             buckets.append(_bucket(wire.as_bytes(field)))

@@ -124,8 +124,10 @@ class SummaryCollector(Callback):
         self._reach(self._last_step)
         self._is_training = True
         if self._specified.landscape is not None:
-            self._checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
-            self._gatherer.attempt("landscape", self._checkpoints.begin)
+            checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
+            self._checkpoints = checkpoints
+            network, every = sources.get(params, "train_network"), _steps_between_hooks(params)
+            self._gatherer.attempt("landscape", lambda: checkpoints.begin(network, int(params.cur_step_num), every))
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -285,6 +287,17 @@ class SummaryCollector(Callback):
         if record is not None:
             record.close()
             self._stats = record.stats
+
+
+def _steps_between_hooks(params: Any) -> int:
+    """How often step hooks come: in dataset sink mode, once for all steps that are sunk together."""
+    if not sources.get(params, "dataset_sink_mode"):
+        return 1
+    for name in ("sink_size", "batch_num"):
+        steps = sources.get(params, name)
+        if isinstance(steps, int) and steps > 0:
+            return steps
+    return 1
 
 
 def _try_directory(directory: str) -> None:
