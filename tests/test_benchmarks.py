@@ -102,8 +102,8 @@ def test_profiles_are_measured() -> None:
     report = other("profiled.py", "--quick", "--modes", "graph")
     figures = report["graph"]
     assert figures["blocks"] == 2
-    compared = [name for name in figures if name.endswith("_percent") and name != "hooks_percent"]
-    assert {name: figures[name]["pairs"] for name in compared} == {
+    percents = [name for name in figures if name.endswith("_percent") and name != "hooks_percent"]
+    assert {name: figures[name]["pairs"] for name in percents} == {
         "inside_of_theirs_percent": 2, "inside_of_theirs_cpu_percent": 2, "inside_percent": 2,
         "theirs_inside_percent": 2, "outside_percent": 2, "outside_cpu_percent": 2, "same_percent": 1,
     }  # fmt: skip
