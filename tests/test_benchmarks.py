@@ -168,11 +168,12 @@ def test_reading_is_measured(tmp_path: Path) -> None:
         (case, reader): count
         for case, count in (("1m_x_1", 20_000), ("200k_x_10", 40_000), ("mixed", 25_100), ("tensors", 16))
         for reader in ("ours", "ours_tensorboard")
-    }
+    } | {("tree", "ours_cold"): 20, ("tree", "ours_again"): 20}
     (tmp_path / "report").write_text(result.stdout)
     command = [sys.executable, script, "--table", str(tmp_path / "report")]
     table = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert table.count("| ours |") == 4
+    assert "ours_again: 0." in table
 
 
 def test_metrics_of_the_system_are_measured() -> None:
