@@ -79,13 +79,13 @@ def main() -> None:
         return
     launch(arguments.directory, arguments.ranks)
 
-    instrument(["scalars", arguments.directory])
+    instrument(["scalars", arguments.directory, "--tag", "loss/*"])
+    print()
     for rank, loss in read(arguments.directory).scalars("loss/auto").by_rank().items():
         print(f"rank {rank}: loss {loss.value[0]:.3f} at step {loss.step[0]}, {loss.value[-1]:.3f} at {loss.step[-1]}")
     found = read(arguments.directory).profile()
     print()
-    print(found.devices)
-    print(found.spread)
+    print(found.devices, found.spread, sep="\n\n")
     print(f"\nAll of it:              instrument show {arguments.directory}")
     print(f"One rank's:             instrument show {arguments.directory} --rank 1")
     print(f"The profile of a rank:  instrument profile {arguments.directory} --device 1")

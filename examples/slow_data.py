@@ -53,7 +53,7 @@ def mended() -> GeneratorDataset:
 def train(directory: str, data: Callable[[], GeneratorDataset]) -> None:
     ms.set_seed(1)
     network = Net()
-    model = Model(network, nn.CrossEntropyLoss(), nn.Adam(network.trainable_params()))
+    model = Model(network, nn.CrossEntropyLoss(), nn.Momentum(network.trainable_params(), 0.1, 0.9))
     model.train(1, data(), callbacks=[StopAtStep(*STEPS, directory)], dataset_sink_mode=False)
 
 
