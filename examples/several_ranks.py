@@ -30,7 +30,7 @@ from small import Net, rows
 from instrument import StopAtStep, SummaryCollector, read
 from instrument.show.cli import main as instrument
 
-EPOCHS = 2
+EPOCHS = 3
 
 
 def train(directory: str) -> None:
@@ -48,7 +48,7 @@ def train(directory: str) -> None:
     network = Net()
     model = Model(network, nn.CrossEntropyLoss(), nn.Momentum(network.trainable_params(), 0.1, 0.9))
     collector = SummaryCollector(directory, collect_freq=5, collect_specified_data={"collect_input_data": False})
-    model.train(EPOCHS, data, callbacks=[StopAtStep(31, 40, directory), collector], dataset_sink_mode=False)
+    model.train(EPOCHS, data, callbacks=[StopAtStep(51, 60, directory), collector], dataset_sink_mode=False)
 
 
 def launch(directory: str, ranks: int) -> None:
