@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
 from instrument.codec.outline import Decode, Place
 from instrument.errors import CorruptMessage
 from instrument.eventfile.access import OpenFile
-from instrument.eventfile.crc import unmask
+from instrument.eventfile.crc import crc32c, unmask
 
 #: What stands behind a value in its frame is read along up to this size, as the checksum at its end is known.
 _SHORT_TAIL_BYTES = 4096
