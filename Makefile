@@ -64,7 +64,7 @@ bench-read: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/install
 	@$(VENV)/bin/python benchmarks/read.py $(ARGS) > build/read.json
 	@$(VENV)/bin/python benchmarks/read.py --table build/read.json $(if $(ARGS),,--into benchmarks/README.md)
 
-bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own for some 6 minutes, and reading large traces; JSON in build/
+bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own for some 10 minutes, and reading large traces; JSON in build/
 	@mkdir -p build
 	@$(VENV)/bin/python benchmarks/profiled.py $(ARGS) > build/profiled.json
 	@$(VENV)/bin/python benchmarks/trace.py > build/trace.json
