@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from instrument.analyse import layout, pipeline
+from instrument.analyse import layout, pipeline, ranks
 from instrument.analyse import steps as step_tables
+from instrument.analyse.sums import is_collective
 from instrument.trace.events import AI_CPU, COMMUNICATION, SPAN_CALLBACK, PipelineStage
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ FEW_OPERATORS, FEW_PERCENT = 3, 50.0
 LEAST_OPERATORS = 3 * FEW_OPERATORS
 #: Below a tenth of the time, even without any conversion a step would not become noticeably faster.
 CONVERSION_PERCENT = 10.0
+#: Ranks that are apart by less than a tenth of a step hardly hold each other up.
+APART_PERCENT = 10.0
 #: What passes before the first operator, but not for data, is worth a look from the same share of a step on.
 LATE_PERCENT = 10.0
 #: AI CPU is a small processor beside the AI Core: above this share its operators are where a step can get faster.
@@ -59,7 +62,7 @@ _OTHER_REMEDY = "give it more num_parallel_workers, or use cache() for what is t
 
 
 class Advice(NamedTuple):
-    """A sentence or two about `topic`: "data", "operators", "conversions", "AI CPU", "steps" or "window"."""
+    """A sentence or two about `topic`: "ranks", "data", "operators", "conversions", "AI CPU", "steps" or "window"."""
 
     topic: str
     text: str
@@ -67,7 +70,7 @@ class Advice(NamedTuple):
 
 def advice(profile: Profile) -> list[Advice]:
     """All that the figures of a profile advise, what matters for all the others first."""
-    parts = (_window, _warm_up, _data, _few_operators, _conversions, _ai_cpu)
+    parts = (_window, _warm_up, _ranks, _data, _few_operators, _conversions, _ai_cpu)
     return [Advice(topic, text) for part in parts for topic, text in part(profile)]
 
 
@@ -92,7 +95,7 @@ def _window(profile: Profile) -> _Found:
         text += f": steps {asked[0]} to {asked[1]} were asked for"
         has_steps = isinstance(first, int) and isinstance(last, int) and 0 <= first <= last
         text += f", it holds {first} to {last}" if has_steps else ", it holds none"
-    reason = str(told.get("reason") or "")
+    reason = str(told.get("reason") or "").rstrip(".")
     yield "window", f"{text}{f' ({reason})' if reason else ''}. Means over its steps may be of too few of them."
 
 
@@ -100,6 +103,24 @@ def _warm_up(profile: Profile) -> _Found:
     text = step_tables.warm_up(profile.steps)
     if text:
         yield "steps", f"{text} Let the window begin later, or look at the mean without the first step."
+
+
+# ---------------------------------------------------------------- ranks
+
+
+def _ranks(profile: Profile) -> _Found:
+    found = ranks.verdict(profile.each(), profile.spread) if len(profile.captures) > 1 else None
+    if found is None or found.spread_percent < APART_PERCENT:
+        return
+    text = ranks.in_words(found)
+    if found.behind_percent < APART_PERCENT:
+        yield "ranks", f"{text} Now one is late and now another: look for batches of unequal work and other processes."
+        return
+    text += " The others wait for it."
+    if found.late_ns is not None and 2 * found.late_ns > found.own_ns - found.others_ns:
+        text += f" {found.late_ns / _MS:.3f} ms of that pass before its first operator: look at its data, and at what "
+        text += "runs between its steps."
+    yield "ranks", f"{text} profile(device={found.device}), or --device {found.device}, has its steps and operators."
 
 
 # ---------------------------------------------------------------- data
@@ -193,8 +214,15 @@ def _conversions(profile: Profile) -> _Found:
     share = float(shares[chosen].sum()) if len(table) else 0.0
     if share < CONVERSION_PERCENT:
         return
-    rows = zip(table.take(chosen).records(), shares[chosen].tolist(), strict=True)
-    kinds = ", ".join(f"{_name(row['type'])} {part:.1f} % in {row['count']} executions" for row, part in rows)
+    of_type: dict[str, tuple[float, int]] = {}
+    columns = (table["type"][chosen].tolist(), shares[chosen].tolist(), table["count"][chosen].tolist())
+    for kind, part, number in zip(*columns, strict=True):
+        before, count = of_type.get(kind, (0.0, 0))  # one type may run on several sides
+        of_type[kind] = before + part, count + number
+    kinds = ", ".join(
+        f"{_name(kind)} {part:.1f} % in {count} execution{'' if count == 1 else 's'}"
+        for kind, (part, count) in of_type.items()
+    )
     yield (
         "conversions",
         f"Changes of type and layout take {share:.1f} % of the operators' time: {kinds}. Keep neighbouring operators "
@@ -210,7 +238,7 @@ def _ai_cpu(profile: Profile) -> _Found:
     if share < AI_CPU_PERCENT:
         return
     rows = table.take(chosen).records()
-    largest = ", ".join(f"{_name(row['full_name'])} ({row['count']} times)" for row in rows[:FEW_OPERATORS])
+    largest = ", ".join(f"{_name(row['full_name'])} ({_times(row['count'])})" for row in rows[:FEW_OPERATORS])
     more = f" and {len(rows) - FEW_OPERATORS} more" if len(rows) > FEW_OPERATORS else ""
     yield (
         "AI CPU",
@@ -223,13 +251,18 @@ def _name(value: Value) -> str:
     return layout.name(str(value))
 
 
+def _times(count: Value) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _is_wait(name: str) -> bool:
     return any(word in name.lower() for word in _WAITS)
 
 
 def _computing(table: Table) -> Table:
     """The rows that compute, in their order, most time first; communication waits for others, too."""
-    return table.take(np.array([side != COMMUNICATION for side in table["side"].tolist()], np.bool_))
+    rows = zip(table["side"].tolist(), table["type"].tolist(), strict=True)
+    return table.take(np.array([side != COMMUNICATION and not is_collective(kind) for side, kind in rows], np.bool_))
 
 
 def _shares(table: Table) -> NDArray[np.float64]:

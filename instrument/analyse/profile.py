@@ -18,6 +18,7 @@ from instrument.analyse import (
     operators,
     overlap,
     pipeline,
+    ranks,
     report,
     save,
     sources,
@@ -55,6 +56,12 @@ def profile(path: str | os.PathLike[str], window: int = -1, device: int | None =
         reasons = "; ".join(f"{file}: {what} ({amount})" for one in captures for file, what, amount in one.problems)
         raise InstrumentError(f"Window {number} of {place} holds nothing that can be read: {reasons or 'it is empty'}.")
     return Profile(place, sorted(captures, key=lambda one: one.device), device, sources.listed(pieces, number), number)
+
+
+def nothing(path: str, target: str, reason: str) -> Profile:
+    """A profile without anything in it; `reason` says why."""
+    capture = Capture(0, target, "", metadata={"complete": False, "reason": reason})
+    return Profile(path, [capture], None, sources.listed([], 0))
 
 
 def _has_any(capture: Capture) -> bool:
@@ -184,22 +191,21 @@ class Profile:
 
     def each(self) -> list[Profile]:
         """A profile for each device of the window, this one among them."""
-        return [self if one is self.capture else self._of(one) for one in self.captures]
+        return list(self._each)
+
+    @cached_property
+    def _each(self) -> tuple[Profile, ...]:
+        return tuple(self if one is self.capture else self._of(one) for one in self.captures)
+
+    @cached_property
+    def spread(self) -> Table:
+        """How far the ranks are apart in each step; see `instrument.analyse.ranks.spread`."""
+        return ranks.spread(self.each())
 
     @cached_property
     def devices(self) -> Table:
-        """One row a device of the window: steps, mean step, operators and their time."""
-        rows = self.each()
-        means = [row.step_parts["mean_ns"] for row in rows]
-        columns: dict[str, Any] = {
-            "device": [row.device for row in rows],
-            "target": [row.target for row in rows],
-            "steps": [len(row.capture.steps) for row in rows],
-            "mean_step_ns": [None if np.ma.is_masked(mean[0]) else mean[0] for mean in means],
-            "executions": [len(row.counted.executions) for row in rows],
-            "operators_ns": [int(row.sides["total_ns"].sum()) for row in rows],
-        }
-        return Table("devices", columns, "Devices")
+        """One row a device, or rank, of the window; the notes name the slowest. See `instrument.analyse.ranks`."""
+        return ranks.devices(self.each(), self.spread)
 
     def _of(self, capture: Capture) -> Profile:
         """The same window for another capture of it."""

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
+from instrument import framework
 from instrument.profiler import window
 from instrument.profiler.control import Request, State
 from instrument.profiler.options import (
@@ -18,6 +19,7 @@ from instrument.profiler.options import (
     ProfilerLevel,
     check_callable,
     check_directory,
+    check_steps,
     from_arguments,
 )
 from instrument.profiler.recorder import Recorder
@@ -219,6 +221,9 @@ class Profiler:
     ) -> Any:
         """Close the window if one is open, and explain the latest one: a `Profile`, saved beside the trace.
 
+        Where a window was asked for and not reached the profile is empty, says so, and is not saved. One that cannot be
+        saved, as on a full disk, is logged.
+
         Args:
             offline_path: a trace event file, run or raw directory to explain instead.
             pretty: indent the JSON files.
@@ -232,9 +237,10 @@ class Profiler:
             raise ValueError(f"mode is {mode!r}; expected 'sync' or 'async'.")
         if offline_path is not None:
             return self.offline_analyse(offline_path, pretty, step_list)
-        profile = _steps_of(self._profile(), step_list)
-        profile.save(self.recorder.output_path, pretty=pretty)
-        return profile
+        profile = self._profile()
+        if self._is_missed:
+            return profile
+        return _saved(_steps_of(profile, step_list), self.recorder.output_path, pretty)
 
     @classmethod
     def offline_analyse(
@@ -249,9 +255,8 @@ class Profiler:
         `data_simplification` has no effect: nothing of the trace is deleted.
         """
         source = check_directory("path", path)
-        profile = _steps_of(_explain(source, -1), step_list)
-        profile.save(source if os.path.isdir(source) else os.path.dirname(source), pretty=pretty)
-        return profile
+        directory = source if os.path.isdir(source) else os.path.dirname(source)
+        return _saved(_steps_of(_explain(source, -1), step_list), directory, pretty)
 
     def op_analyse(self, op_name: str | Sequence[str], device_id: int | None = None) -> str:
         """Count, total and mean time of operators by type and input shapes, as MindSpore's JSON."""
@@ -265,7 +270,15 @@ class Profiler:
         """Write the timeline for Perfetto or chrome://tracing; compressed if `path` ends with `.gz`."""
         self._profile().export_chrome_trace(path)
 
+    @property
+    def _is_missed(self) -> bool:
+        """Nothing was recorded, and why is known."""
+        return self.recorder.state is State.IDLE and bool(self.recorder.missed)
+
     def _profile(self) -> Any:
+        if self._is_missed:
+            where = (self.recorder.output_path, framework.device_target().lower(), self.recorder.missed)
+            return import_module("instrument.analyse.profile").nothing(*where)
         self._ask(Request.ANALYSE)
         if self.recorder.latest is None:
             raise RuntimeError(
@@ -285,10 +298,19 @@ def _explain(path: str, number: int) -> Any:
     return import_module("instrument.analyse.profile").profile(path, window=number)
 
 
+def _saved(profile: Any, directory: str, pretty: bool) -> Any:
+    """The profile, saved; where that fails, as on a full disk, it is there all the same."""
+    try:
+        profile.save(directory, pretty=pretty)
+    except OSError as error:
+        log.error("Profiler: the profile cannot be saved in %s: %s", directory, error.strerror or error)
+    return profile
+
+
 def _steps_of(profile: Any, steps: Sequence[int] | None) -> Any:
     if steps is None:
         return profile
-    numbers = sorted(steps)
+    numbers = sorted(check_steps(steps))
     if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
-        raise ValueError(f"step_list is {list(steps)}; expected consecutive numbers of steps.")
+        raise ValueError(f"step_list is {list(steps)}; expected consecutive numbers of steps, such as [3, 4, 5].")
     return profile.of_steps(numbers[0], numbers[-1])
