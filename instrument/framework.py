@@ -7,19 +7,23 @@ says which are missing; a missing one raises `FrameworkError` where it is needed
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import mindspore
-from mindspore import context, ops
+from mindspore import context, nn, ops
 from mindspore.communication.management import get_group_size, get_rank
 
+from instrument._version import SUPPORTED_MINDSPORE
 from instrument.errors import FrameworkError
 
 _SUMMARY_RECORD = "mindspore.train.summary.summary_record"
 _DEBUG_OPS = "mindspore.ops.operations.debug_ops"
+#: Variables in which launchers leave the number of ranks; MindSpore copies mpirun's to the first.
+_RANK_COUNTS = ("RANK_SIZE", "MS_WORKER_NUM")
 #: Name -> the places where it lives in one version or another.
 _PRIVATE = {
     "_get_summary_tensor_data": (_SUMMARY_RECORD,),
@@ -44,7 +48,7 @@ def _home(name: str) -> Any:
             return module
     raise FrameworkError(
         f"MindSpore {mindspore.__version__} has no {name} in {' or '.join(_PRIVATE[name])}, which instrument "
-        "relies on. Supported are MindSpore 2.7 to 2.10."
+        f"relies on. Supported are MindSpore {' to '.join('.'.join(map(str, one)) for one in SUPPORTED_MINDSPORE)}."
     )
 
 
@@ -166,13 +170,29 @@ def optimized_model_of(network: Any) -> bytes | None:
     return model if isinstance(model, bytes) and model else None
 
 
-def device_number() -> int:
-    """The rank in a distributed run, else the device's number."""
+def rank() -> int | None:
+    """The rank in a training of several processes; None in one of a single process.
+
+    Before communication is set up, what the launcher (msrun, mpirun, a rank table) left in the environment counts.
+    """
     try:
         if get_group_size() > 1:
             return int(get_rank())
     except (RuntimeError, ValueError, TypeError):
         pass  # no communication was set up
+    number = os.environ.get("RANK_ID", "")
+    has_others = "RANK_TABLE_FILE" in os.environ or any(os.environ.get(size, "1") != "1" for size in _RANK_COUNTS)
+    return int(number) if has_others and number.isdecimal() else None
+
+
+def device_number() -> int:
+    """The rank in a distributed run, else the device's number."""
+    found = rank()
+    return device_id() if found is None else found
+
+
+def device_id() -> int:
+    """The number of the device that this process uses."""
     return int(context.get_context("device_id"))
 
 
@@ -186,8 +206,36 @@ def mode() -> str:
     return "graph" if context.get_context("mode") == context.GRAPH_MODE else "pynative"
 
 
+def evaluation_of(model: Any) -> tuple[Any, tuple[int, int] | None] | None:
+    """The evaluation network that a `Model` was given, and which of its outputs are prediction and label; None for the
+    latter where a metric takes all outputs. None where the model has none, or made one of its network and loss."""
+    network = getattr(model, "eval_network", None)
+    if network is None or type(network) is nn.WithEvalCell:
+        return None
+    indexes = getattr(model, "_eval_indexes", None)
+    return network, None if indexes is None else (int(indexes[1]), int(indexes[2]))
+
+
 def version() -> str:
     return str(mindspore.__version__)
+
+
+class DeviceMemory(NamedTuple):
+    """What tensors occupy of the device's memory, and what MindSpore's pool holds of it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+def device_memory() -> DeviceMemory | None:
+    """The memory of an accelerator; None on the CPU, of which MindSpore tells nothing.
+
+    Call `wait_for_operators` first: MindSpore does so otherwise, and the errors of a training are then raised here.
+    """
+    if device_target() == "CPU":
+        return None
+    runtime = import_module("mindspore.runtime")
+    return DeviceMemory(int(runtime.memory_allocated()), int(runtime.memory_reserved()))
 
 
 # ---------------------------------------------------------------- profiling

@@ -168,8 +168,21 @@ def test_reading_is_measured(tmp_path: Path) -> None:
         (case, reader): count
         for case, count in (("1m_x_1", 20_000), ("200k_x_10", 40_000), ("mixed", 25_100), ("tensors", 16))
         for reader in ("ours", "ours_tensorboard")
-    }
+    } | {("tree", "ours_cold"): 20, ("tree", "ours_again"): 20}
     (tmp_path / "report").write_text(result.stdout)
     command = [sys.executable, script, "--table", str(tmp_path / "report")]
     table = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert table.count("| ours |") == 4
+    assert "ours_again: 0." in table
+
+
+def test_metrics_of_the_system_are_measured() -> None:
+    """A recorder with them and one without; the difference is judged."""
+    pytest.importorskip("mindspore")
+    report = other("system.py", "--seconds", "1", "--interval", "0.2", "--processes", "3")
+    assert (report["with"]["samples"] > 0, report["without"]["samples"]) == (True, 0)
+    assert report["with"]["metrics"] >= 10
+    assert report["sample_us"] > 0
+    difference = report["with"]["percent"] - report["without"]["percent"]
+    assert report["percent_of_a_core"] == pytest.approx(difference)
+    assert report["is_met"] is (difference < 0.5)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _IDENTITY = "window.json"
 TABLES = (
     "steps", "step_parts", "operators", "operator_types", "sides", "memory", "memory_peaks", "idle", "idle_streams",
-    "overlap", "spans", "pipeline", "batches", "problems", "windows", "devices",
+    "overlap", "spans", "pipeline", "batches", "problems", "windows", "devices", "spread",
 )  # fmt: skip
 
 

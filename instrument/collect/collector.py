@@ -9,11 +9,11 @@ from typing import Any
 
 from mindspore.train.callback import Callback
 
-from instrument import marks
+from instrument import framework, marks
 from instrument.collect import lineage, ops, sources
 from instrument.collect.checkpoints import Checkpoints
 from instrument.collect.gatherer import Gatherer
-from instrument.collect.options import RecordOptions, Specified, check_directory, check_int
+from instrument.collect.options import RecordOptions, Specified, check_bool, check_directory, check_int
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
 from instrument.values import Item
@@ -54,10 +54,16 @@ class SummaryCollector(Callback):
         max_file_size: no file grows beyond so many bytes.
         export_options: `{"tensor_format": "npy"}` also writes each tensor as an `.npy` file.
         on_full: `"block"` lets training wait when the workers cannot keep up, `"drop"` loses the step and counts it.
+        system_metrics: True, or seconds between samples (True: 5): during a training, record what the host, the process
+            and the device are doing, as scalars `system/...`; see `SummaryRecord`. Needs psutil.
+        on_every_rank: in a training of several ranks, whether each records the graph, the dataset's graph and the
+            lineage. By default the first does, as they are the same everywhere; take True where they are not, as in
+            pipeline parallelism. A landscape's weights are always those of the first.
 
     Raises:
         TypeError, ValueError: an option is wrong.
         OSError: the directory cannot be made or written.
+        ImportError: `system_metrics` is asked for without psutil.
     """
 
     def __init__(
@@ -73,21 +79,26 @@ class SummaryCollector(Callback):
         export_options: dict[str, str | None] | None = None,
         *,
         on_full: str = "block",
+        system_metrics: bool | float = False,
+        on_every_rank: bool = False,
     ) -> None:
         super().__init__()
         self._directory = check_directory("summary_dir", summary_dir)
         RecordOptions.check(
-            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None
-        )
+            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None,
+            system_metrics,
+        )  # fmt: skip
         self._record_arguments: dict[str, Any] = {
             "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
             "on_full": on_full,
         }  # fmt: skip
+        self._system_metrics = system_metrics
         self._collect_freq = check_int("collect_freq", collect_freq, 1)
         self._tensor_freq = (
             None if collect_tensor_freq is None else check_int("collect_tensor_freq", collect_tensor_freq, 1)
         )
         self._specified = Specified.check(collect_specified_data, keep_default_action)
+        self._on_every_rank = check_bool("on_every_rank", on_every_rank)
         custom = {} if custom_lineage_data is None else lineage.check_custom(custom_lineage_data, "custom_lineage_data")
         self._custom = {**lineage.from_environment(), **custom}
         self._checkpoints: Checkpoints | None = None
@@ -113,12 +124,15 @@ class SummaryCollector(Callback):
         marks.begin_training()
         params = run_context.original_args()
         _check_callbacks(params)
-        self._open()
-        self._is_training = True
         self._last_step = int(params.cur_step_num)
-        if self._specified.landscape is not None:
-            self._checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
-            self._gatherer.attempt("landscape", self._checkpoints.begin)
+        self._open(self._system_metrics)
+        self._reach(self._last_step)
+        self._is_training = True
+        if self._specified.landscape is not None and not framework.rank():
+            checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
+            self._checkpoints = checkpoints
+            network, every = sources.get(params, "train_network"), _steps_between_hooks(params)
+            self._gatherer.attempt("landscape", lambda: checkpoints.begin(network, int(params.cur_step_num), every))
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -130,6 +144,7 @@ class SummaryCollector(Callback):
         marks.begin_step(int(run_context.original_args().cur_step_num))
         if self._record is None:
             return
+        self._reach(int(run_context.original_args().cur_step_num))
         inbox = self._record.inbox
         inbox.is_open = False
         ops.gather()  # what an evaluation left since the last step is no value of this one
@@ -156,6 +171,8 @@ class SummaryCollector(Callback):
             self._gatherer.attempt("summary operators' values", lambda: ops.gather(step))
         items = self._gatherer.once(params) if is_first else []
         self._write(step, due, items, params)
+        if due.values and self._record.beside is not None:
+            self._record.beside.look_at_device()
         self._record.inbox.is_open = False
         if self._checkpoints is not None and self._checkpoints.unit == "step":
             self._save_weights(step, params)
@@ -255,10 +272,17 @@ class SummaryCollector(Callback):
         if record is not None and items:
             record.write(step, items)
 
-    def _open(self) -> None:
+    def _open(self, system_metrics: bool | float = False) -> None:
         self._close()  # a training that ended without its end hook
-        self._gatherer = Gatherer(self._specified, self._custom)
-        self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **self._record_arguments))
+        # Communication is set up by now, where there is any.
+        self._gatherer = Gatherer(self._specified, self._custom, self._on_every_rank or not framework.rank())
+        arguments = {**self._record_arguments, "system_metrics": system_metrics}
+        self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **arguments))
+
+    def _reach(self, step: int) -> None:
+        """What the system is doing from now on belongs to this step."""
+        if self._record is not None and self._record.beside is not None:
+            self._record.beside.step = step
 
     def _close(self) -> None:
         record, self._record = self._record, None
@@ -269,6 +293,17 @@ class SummaryCollector(Callback):
         if record is not None:
             record.close()
             self._stats = record.stats
+
+
+def _steps_between_hooks(params: Any) -> int:
+    """How often step hooks come: in dataset sink mode, once for all steps that are sunk together."""
+    if not sources.get(params, "dataset_sink_mode"):
+        return 1
+    for name in ("sink_size", "batch_num"):
+        steps = sources.get(params, name)
+        if isinstance(steps, int) and steps > 0:
+            return steps
+    return 1
 
 
 def _try_directory(directory: str) -> None:

@@ -1,8 +1,9 @@
 """The points of one tag as columns, put together from the files that hold them.
 
-A *writer* is a device of a host; its files, the oldest first, are the restarts of one series. A point is *superseded*
+A *writer* is a rank, or a device, of a host; its files, the oldest first, are the restarts of one series. A point is
+*superseded*
 
-- where the same file holds the same step again, later; or
+- where the same file holds the same step again, later, unless its tag is one of samples (`system/...`); or
 - where a later file of the same writer has this tag from that step or an earlier one on, and began after the last
   point of the point's own file was recorded: a restart. Files that were open at the same time keep all their points.
 
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.read.columns import Columns, FilePoints, joined
+from instrument.read.columns import Columns, FilePoints, Sharing
 from instrument.read.presented import html_of
-from instrument.values import Histogram, Image, Tensor, Text
+from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
-#: Device number (-1 where the file name has none) and host name.
+#: Rank, or device number of a single process (-1 where the file name has none), and host name.
 Writer = tuple[int, str]
 
 V = TypeVar("V")
@@ -62,7 +63,7 @@ class Points:
     superseded: NDArray[np.bool_]
     writers: tuple[Writer, ...]
     writer_index: NDArray[np.intp]
-    _raw: NDArray[Any]
+    _raw: Any
 
     @property
     def writer(self) -> list[Writer]:
@@ -72,6 +73,11 @@ class Points:
     def by_writer(self: P) -> dict[Writer, P]:
         """The points of each writer for themselves."""
         return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
+
+    def by_rank(self: P) -> dict[int, P]:
+        """The points of each rank for themselves; -1 stands for files that name none."""
+        ranks = np.array([device for device, _ in self.writers])
+        return {rank: self._only(ranks[self.writer_index] == rank) for rank in np.unique(ranks).tolist()}
 
     def _only(self: P, mask: NDArray[np.bool_]) -> P:
         used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
@@ -113,7 +119,9 @@ class Points:
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame` with a row a point and the columns step, wall_time (UTC), value, device and host.
 
-        `value` are the numbers of scalars; of other kinds it has what `decode` gives. The extra `pandas` is needed.
+        `value` are the numbers of scalars; of other kinds it has what `decode` gives. `device` is the rank in a
+        training of several: `frame.pivot(index="step", columns="device", values="value")` has a column a rank. The
+        extra `pandas` is needed.
 
         Raises:
             ImportError: pandas is not installed.
@@ -150,7 +158,8 @@ class Points:
         count = len(self)
         rows = [f"{self.kind} {quoted(self.tag)}: {self._extent()}"]
         if len(self.writers) > 1:
-            rows.append(f"  of {len(self.writers)} writers, {named(self.writers)}; .by_writer() has each for itself")
+            how = ".by_rank()" if len({device for device, _ in self.writers}) > 1 else ".by_writer()"
+            rows.append(f"  of {len(self.writers)} writers, {named(self.writers)}; {how} has each for itself")
         ends = min(count, _SHOWN_AT_EACH_END)
         shown = sorted({*range(ends), *range(count - ends, count)})
         for index in shown:
@@ -166,7 +175,8 @@ class Scalars(Points):
 
     @property
     def value(self) -> NDArray[np.float64]:
-        return self._raw
+        values: NDArray[np.float64] = self._raw
+        return values
 
     def __getitem__(self, step: int) -> float:
         return self.decode(self._find(step))
@@ -211,13 +221,13 @@ class Images(_Decoded[Image]):
     def __getitem__(self, step: int) -> Image:
         return self.decode(self._find(step))
 
-    def pixels(self, step: int) -> NDArray[np.uint8]:
-        """The picture at a step as (height, width, channels).
+    def pixels(self, step: int, most_bytes: int = image_codec.MOST_BYTES) -> NDArray[np.uint8]:
+        """The picture at a step as (height, width, channels), decoded in at most so much memory.
 
         Raises:
-            CorruptMessage: the bytes are no picture, or not of the size that the file claims.
+            CorruptMessage: the bytes are no picture, not of the size that the file claims, or of one that takes more.
         """
-        return image_codec.pixels(self[step])
+        return image_codec.pixels(self[step], most_bytes)
 
 
 class Series(_Decoded[V]):
@@ -238,10 +248,14 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
     """Put the points of several files together; `parts` are in the order in which their files were opened."""
     writers = tuple(sorted({part.writer for part in parts}))
     columns = [part.points.columns() for part in parts]
-    masks = [_superseded(position, parts, columns) for position in range(len(parts))]
-    index = [np.full(len(column.step), writers.index(part.writer)) for part, column in zip(parts, columns, strict=True)]
-    whole = joined(columns)
-    mask = np.concatenate(masks)
+    is_sampled = kind == "scalar" and tag.startswith(SAMPLED)
+    masks = [_superseded(position, parts, columns, is_sampled) for position in range(len(parts))]
+    index: list[NDArray[np.intp]] = [
+        np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
+        for part, column in zip(parts, columns, strict=True)
+    ]
+    whole = Sharing().joined(columns)
+    mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
         order = np.lexsort((whole.wall_time, whole.step))  # stable: equal times keep the order of the files
@@ -250,7 +264,7 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
         order = order[~mask[order]]
     raw = whole.raw.astype(np.float64, copy=False) if kind == "scalar" else whole.raw
     step, wall_time, mask, writer_index = (
-        column[order] for column in (whole.step, whole.wall_time, mask, np.concatenate(index))
+        column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
     )
     return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order])
 
@@ -264,11 +278,16 @@ def _is_ordered(columns: Columns) -> bool:
     return bool((later_step | later).all())
 
 
-def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns]) -> NDArray[np.bool_]:
-    """Which points of `parts[position]` are superseded."""
+def _superseded(
+    position: int, parts: Sequence[Part], columns: Sequence[Columns], is_sampled: bool
+) -> NDArray[np.bool_]:
+    """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
     part, step = parts[position], columns[position].step
-    if (step[1:] > step[:-1]).all():
-        mask = np.zeros(len(step), np.bool_)
+    mask = np.zeros(len(step), np.bool_)
+    if is_sampled:
+        pass
+    elif (step[1:] >= step[:-1]).all():
+        np.equal(step[1:], step[:-1], out=mask[:-1])
     else:
         mask = np.ones(len(step), np.bool_)
         _, last_from_behind = np.unique(step[::-1], return_index=True)
@@ -301,10 +320,15 @@ def clock(wall_time: float) -> str:
         return f"{wall_time:g} s"
 
 
+def called(writer: Writer) -> str:
+    """What a writer is called: rank and host, or the host alone where its files name no rank."""
+    device, host = writer
+    return host if device < 0 else f"rank {device} on {host}"
+
+
 def named(writers: Sequence[Writer]) -> str:
     """Writers for a message, the first few of them."""
-    shown = [host if device < 0 else f"device {device} on {host}" for device, host in writers[:_SHOWN_AT_EACH_END]]
-    return ", ".join(shown) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
+    return ", ".join(map(called, writers[:_SHOWN_AT_EACH_END])) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
 
 
 def quoted(text: str) -> str:

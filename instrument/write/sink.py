@@ -66,8 +66,14 @@ class Sink(Protocol):
     @property
     def stats(self) -> Stats: ...
 
-    def write(self, event: Event) -> bool:
-        """Take an event; False where it, or a part of it, will not be in the file."""
+    def write(self, event: Event, says: bool = True) -> bool:
+        """Take an event; False where it, or a part of it, will not be in the file.
+
+        Without `says` nothing is logged: what there is to say waits for `say`, or for the next call of anything here.
+        """
+
+    def say(self) -> None:
+        """Log what is still unsaid. Whoever calls holds no lock that a logging handler could want."""
 
     def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
         """A copy of a contiguous array, valid until the next `write`, which will not have to copy it; None: no room."""
@@ -113,7 +119,11 @@ class Files:
     @property
     def export_directory(self) -> str:
         """Where tensors go as `.npy`; empty where nobody asked."""
-        return os.path.join(self.target.directory, f"export_{self.seconds}") if self.target.export_tensors else ""
+        if not self.target.export_tensors:
+            return ""
+        # The first rank's is MindSpore's name; two that began in the same second must not write into one directory.
+        rank = f"_rank{self.target.device}" * (self.target.device > 0)
+        return os.path.join(self.target.directory, f"export_{self.seconds}{rank}")
 
     def lineage_path(self, items: Sequence[Item]) -> str:
         """The lineage file, created on first use; empty where no item needs it."""

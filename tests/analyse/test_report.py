@@ -61,8 +61,8 @@ def test_several_devices_are_compared(tmp_path: Path) -> None:
     for rank in (0, 1):
         event_file(tmp_path, [cpu_window(rank=rank)], rank)
     text = str(profile(tmp_path, device=1))
-    assert "device 1 (there are 0, 1), cpu" in text
-    assert text.index("Devices\n") < text.index("Steps\n")
+    assert "device 1 (there are 0, 1: --device), cpu" in text
+    assert text.index("Ranks\n") < text.index("Steps\n")
 
 
 def test_names_out_of_the_trace_cannot_disturb(tmp_path: Path) -> None:

@@ -1,17 +1,14 @@
-"""Processes: the same values, workers that die, parents that die, other executors; nobody is left behind."""
+"""Our own processes: the same values, workers that die, parents that die; nobody is left behind."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +17,8 @@ import psutil
 import pytest
 
 from instrument import SummaryLandscape, read
-from instrument.landscape import workers
-from instrument.landscape.forward import EvaluationError
+from instrument.landscape import landscape, worker, workers
+from instrument.landscape.parts import EvaluationError
 from tests.landscape import build
 from tests.landscape.test_landscape import draw, same
 
@@ -62,12 +59,64 @@ def test_device_ids_are_processes(tmp_path: Path) -> None:
     from tests.landscape.test_weights import collected
 
     options = {"create_landscape": {"result": False}}
-    landscape = SummaryLandscape(collected(tmp_path))
+    run = SummaryLandscape(collected(tmp_path))
     one, two = (
-        landscape.gen_landscapes_with_multi_process(build.small_callback, options, ids, tmp_path / str(len(ids)))[0]
+        run.gen_landscapes_with_multi_process(build.small_callback, options, ids, tmp_path / str(len(ids)))[0]
         for ids in ([0], [0, 1])
     )
     assert same(one, two)
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "ids", "devices"),
+    [
+        ("CPU", 0, None, []), ("CPU", 0, [3], []), ("CPU", 0, [0, 1], [("CPU", 0), ("CPU", 1)]),
+        ("Ascend", 3, [3], []), ("Ascend", 0, [3], [("Ascend", 3)]), ("GPU", 0, [2, 0], [("GPU", 2), ("GPU", 0)]),
+    ],
+)  # fmt: skip
+def test_each_process_has_its_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, current: int, ids: Any, devices: Any
+) -> None:
+    """That of the context's target; where this process is on the one that is meant, there is no other process."""
+    from tests.landscape.test_weights import collected
+
+    asked: list[Any] = []
+
+    class Asked(Exception):
+        pass
+
+    def processes(given: Any) -> Any:
+        asked.extend(given)
+        raise Asked
+
+    monkeypatch.setattr(landscape.framework, "device_target", lambda: target)
+    monkeypatch.setattr(landscape.framework, "device_id", lambda: current)
+    monkeypatch.setattr(landscape, "Processes", processes)
+    monkeypatch.setattr(landscape, "generate", lambda *_: [])
+    try:
+        SummaryLandscape(collected(tmp_path)).gen_landscapes_with_multi_process(build.small_callback, device_ids=ids)
+    except Asked:
+        pass
+    assert asked == devices
+
+
+@pytest.mark.parametrize(
+    ("before", "device", "told"),
+    [
+        ("CPU", ("CPU", 3), []), ("Ascend", ("Ascend", 3), [{"device_id": 3}]),
+        ("CPU", ("GPU", 1), [{"device_target": "GPU"}, {"device_id": 1}]),
+        ("Ascend", ("CPU", 1), [{"device_target": "CPU"}]),
+    ],
+)  # fmt: skip
+def test_a_worker_takes_its_device_first(
+    monkeypatch: pytest.MonkeyPatch, before: str, device: tuple[str, int], told: Any
+) -> None:
+    """The target before the number, which is the target's."""
+    seen: list[Any] = []
+    monkeypatch.setattr(ms, "get_context", lambda _: before)
+    monkeypatch.setattr(ms, "set_context", lambda **options: seen.append(options))
+    worker._pin(*device)
+    assert seen == told
 
 
 def pid_of(_: Any = None) -> int:
@@ -123,7 +172,7 @@ def test_a_worker_that_hangs_is_ended() -> None:
 
 def test_workers_run_beside_each_other() -> None:
     """Two tasks that wait for each other end."""
-    with workers.Processes([0, 1]) as pool:
+    with workers.Processes([("CPU", 0), ("CPU", 1)]) as pool:
         pids = {future.result(60) for future in [pool.submit(meet) for _ in range(2)]}
     assert len(pids) == 2
 
@@ -249,98 +298,3 @@ def test_killed_and_started_again_after_training(tmp_path: Path, processes: int)
 def _all_recorded(directory: Path) -> list[Any]:
     """The last surface of each event file."""
     return [read(path).landscapes[-1] for path in read(directory).files if read(path).landscapes]
-
-
-# ---------------------------------------------------------------- executors of others
-
-
-@contextmanager
-def standard() -> Iterator[Executor]:
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
-        yield executor
-
-
-@contextmanager
-def threads() -> Iterator[Executor]:
-    with ThreadPoolExecutor(2) as executor:
-        yield executor
-
-
-@contextmanager
-def loky() -> Iterator[Executor]:
-    executor = pytest.importorskip("loky").get_reusable_executor(2)
-    try:
-        yield executor
-    finally:
-        executor.shutdown(kill_workers=True)
-
-
-@contextmanager
-def dask() -> Iterator[Executor]:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client.get_executor()
-
-
-@pytest.mark.parametrize("made", [standard, threads, loky, pytest.param(dask, marks=pytest.mark.slow)])
-def test_any_executor_gives_the_same_values(
-    tmp_path: Path, made: Callable[[], Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The standard library's processes and threads, loky's, Dask's; a local function travels with what it needs."""
-    options: dict[str, Any] = {"size": 9, "metrics": ["accuracy"]}
-    plain = draw(tmp_path / "one", **options)
-    with made() as executor:
-        found = draw(tmp_path / "two", callback=lambda: build.small_callback(), executor=executor, **options)
-    assert same(plain, found)
-    assert "The executor fails" not in caplog.text
-
-
-def test_an_executor_that_breaks_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its remaining points are computed by this process, and that is said."""
-    parent = os.getpid()
-
-    def callback() -> Any:
-        if os.getpid() != parent:
-            os._exit(1)
-        return build.small_callback()
-
-    with standard() as executor:
-        found = draw(tmp_path / "two", callback=callback, executor=executor)
-    assert same(draw(tmp_path / "one"), found)
-    assert "The executor fails (BrokenProcessPool" in caplog.text
-
-
-def test_an_executor_that_forks_is_refused(tmp_path: Path) -> None:
-    """It would hang; what to give instead is said."""
-    with (
-        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor,
-        pytest.raises(ValueError, match=r"executor forks its processes.*get_context"),
-    ):
-        draw(tmp_path, executor=executor)
-
-
-def test_what_cannot_be_sent_is_said_before_any_work(tmp_path: Path) -> None:
-    """A function that holds a generator, for two processes."""
-    generator = (i for i in range(3))
-    with pytest.raises(TypeError, match="callback_fn cannot be sent to another process"):
-        draw(tmp_path, callback=lambda: (build.small_callback(), generator)[0], workers=2)
-    assert os.listdir(tmp_path) == []
-
-
-def test_another_network_in_a_worker_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A callback that depends on the process: its points are not mixed in."""
-    parent = os.getpid()
-
-    def callback() -> Any:
-        model, network, data, metrics = build.small_callback()
-        if os.getpid() != parent:
-            network.fc1.activation = ms.nn.ReLU()
-            network.fc1.activation_flag = True
-        return model, network, data, metrics
-
-    found = draw(tmp_path / "two", callback=callback, workers=2)
-    assert same(draw(tmp_path / "one"), found)
-    assert "callback_fn gives another network in this process" in caplog.text
