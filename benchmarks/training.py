@@ -92,6 +92,13 @@ def _in_turn(collector: Any, period: int) -> Any:
     from mindspore.train import Callback
 
     class InTurn(Callback):  # type: ignore[misc]
+        def __enter__(self) -> Any:
+            collector.__enter__()
+            return self
+
+        def __exit__(self, *error: Any) -> None:
+            collector.__exit__(*error)
+
         def on_train_begin(self, run_context: Any) -> None:
             collector.on_train_begin(run_context)
 
