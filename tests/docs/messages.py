@@ -71,9 +71,7 @@ def _letters(text: str) -> int:
 
 def modules() -> list[_Module]:
     files = sorted(PACKAGE.rglob("*.py"))
-    return [
-        _Module(str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))) for path in files
-    ]
+    return [_Module(str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))) for path in files]
 
 
 class Collector:
@@ -142,7 +140,9 @@ class Collector:
 
     def _inside(self, module: _Module, values: list[ast.expr]) -> list[str]:
         """What a text may be that is little else than others."""
-        return [text for one in values if isinstance(one, ast.FormattedValue) for text in self._texts(module, one.value)]
+        return [
+            text for one in values if isinstance(one, ast.FormattedValue) for text in self._texts(module, one.value)
+        ]
 
     def _named(self, module: _Module, node: ast.AST, name: str) -> list[str]:
         for scope in module.scopes(node):
@@ -173,7 +173,9 @@ class Collector:
             names = [one.arg for one in scope.args.args]
             at = names.index(name) - (names[0] == "self")
             others = self._modules if len(self._functions[scope.name]) == 1 else [module]
-            return [text for other in others for one in _calls(other, scope.name) for text in self._at(other, one, at, name)]
+            return [
+                text for other in others for one in _calls(other, scope.name) for text in self._at(other, one, at, name)
+            ]
         return []
 
     def _at(self, module: _Module, call: ast.Call, at: int, name: str) -> list[str]:
@@ -213,9 +215,7 @@ def _assignments(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 for one, value in zip(names, values, strict=False):
                     if isinstance(one, ast.Name):
                         yield one.id, value
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, node.value
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and isinstance(node.target, ast.Name) and node.value:
             yield node.target.id, node.value
 
 
