@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,7 +60,7 @@ def _many_names() -> None:
 def _on_devices(folder: Path) -> None:
     (folder / "ckpt_dir").mkdir()
     told = {
-        "epoch_group": {"0": [1, 2, 3]}, "model_params_file_map": {str(number): f"{number}.ckpt" for number in (1, 2, 3)},
+        "epoch_group": {"0": [1, 2, 3]}, "model_params_file_map": {one: f"{one}.ckpt" for one in "123"},
         "step_per_epoch": 1, "unit": "step", "num_samples": 1, "landscape_size": 3,
         "create_landscape": {"train": True, "result": True},
     }  # fmt: skip
@@ -179,3 +181,46 @@ def test_message_of_a_sink_that_refuses_a_piece(tmp_path: Path, caplog: Any, cap
     sink.close()
     assert is_said("a piece was refused", texts)
     assert issubclass(RecordingError, RuntimeError)
+
+
+def _small(**options: Any) -> Any:
+    """A landscape of a small network, which is made for nothing where the options are wrong."""
+    from tests.landscape import build
+
+    checkpoints = options.pop("checkpoints", None) or build.small_checkpoints(3)
+    callback = options.pop("callback", build.small_callback)
+    with tempfile.TemporaryDirectory() as folder:
+        return SummaryLandscape(folder).compute(callback, checkpoints=checkpoints, size=3, **options)
+
+
+def _other_shapes() -> dict[int, Any]:
+    from tests.landscape import build
+
+    found = build.small_checkpoints(3).items()
+    return {number: {name: values[..., None] for name, values in tensors.items()} for number, tensors in found}
+
+
+def _differing() -> dict[int, Any]:
+    from tests.landscape import build
+
+    found = build.small_checkpoints(3)
+    return {**found, 1: {**found[1], "more": np.zeros(3, np.float32)}}
+
+
+WEIGHTS: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
+    "The two directions are parallel; there is no plane.": {"axes": (np.ones(51), np.ones(51))},
+    "axes has … of shape …; expected ….": {"axes": ({"fc1.bias": np.ones(2)}, {"fc1.bias": np.ones(2)})},
+    "axes has a direction of … numbers; expected … finite ones.": {"axes": (np.ones(3), np.ones(3))},
+    "Give either executor or workers, not both.": {"workers": 1, "executor": ThreadPoolExecutor(1)},
+    "…: the dataset has … samples; … were asked for.": {"num_samples": 1000},
+    "…: … has shape … and ….": lambda: {"checkpoints": _other_shapes()},
+    "The checkpoints of … … and … differ in …: they hold … and … parameters, and are of different networks, or one of "
+    "them is damaged.": lambda: {"checkpoints": _differing()},
+}
+
+
+@pytest.mark.parametrize("message", WEIGHTS)
+def test_messages_of_weights(message: str, caplog: Any, capsys: Any) -> None:
+    """Of axes, checkpoints and samples that do not fit the network."""
+    options = WEIGHTS[message]
+    assert is_said(message, said(lambda: _small(**(options() if callable(options) else options)), caplog, capsys))
