@@ -6,6 +6,7 @@ LINT := .venv-lint
 ORACLE := .venv-oracle
 BENCH := .venv-bench
 DOCS := .venv-docs
+DIST := .venv-dist
 PYTHON_VERSIONS := 3.11 3.12 3.10
 PIP_INSTALL := -m pip --disable-pip-version-check --no-input -qq install
 
@@ -20,7 +21,7 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint docs test-matrix faults oracle bench bench-read bench-profile clean
+.PHONY: help demo test lint docs test-matrix faults oracle bench bench-read bench-profile dist clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
@@ -74,8 +75,15 @@ bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own fo
 	@$(VENV)/bin/python benchmarks/trace.py > build/trace.json
 	@cat build/profiled.json build/trace.json
 
+# A build that warns is none: setuptools says by a warning what a later release will refuse.
+dist: $(DIST)/installed.stamp ## Build the source distribution, and the wheel out of it, into dist/
+	@rm -rf dist build/dist.log && mkdir -p build
+	@env -u PYTHONDONTWRITEBYTECODE $(DIST)/bin/python -m build > build/dist.log 2>&1 && ! grep -E 'warning:|Warning|[Dd]eprecat' build/dist.log || \
+	{ cat build/dist.log >&2; exit 1; }
+	@$(DIST)/bin/python -m twine check --strict dist/*
+
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
-	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) $(DOCS) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) $(DOCS) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	rm -rf demo_run demo_landscape rank_* kernel_meta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -102,6 +110,11 @@ $(LINT)/installed.stamp: tools/lint-requirements.txt
 $(DOCS)/installed.stamp: tools/docs-requirements.txt
 	@$(call make_venv,$(DOCS))
 	@$(DOCS)/bin/python $(PIP_INSTALL) -r $<
+	@touch $@
+
+$(DIST)/installed.stamp:
+	@$(call make_venv,$(DIST))
+	@$(DIST)/bin/python $(PIP_INSTALL) build twine
 	@touch $@
 
 $(BENCH)/installed.stamp: benchmarks/requirements.txt

@@ -1,28 +1,41 @@
 """Measure what a profile costs the training: ours beside MindSpore's own in the same window, and beside none.
 
-    python benchmarks/profiled.py [--quick] [--modes graph,pynative] > profile.json
+    python benchmarks/profiled.py [--quick] [--modes graph,pynative] [--seconds 240] > profile.json
 
-LeNet-5, batches of 32, on the CPU. The report goes to standard output as JSON. Each mode is a process of its own, in
-which short trainings without a profiler, with ours and with MindSpore's follow each other on one network, in the order
-none, ours, theirs, theirs, ours, none, so that a steady drift cancels. A training is compared with the nearest one of
-the other kind only, by the medians of their steps; a figure is the median of these ratios, beside it stand the
-quartiles. *inside* are the steps of the window but its first and last one, in which it is opened and closed;
-*outside* those before and behind it, with the callback attached. *spans* are in microseconds each, *hooks* are what the
-callback takes of a step outside and inside of a window, which other processes hardly disturb.
+LeNet-5, batches of 32, on the CPU. The report goes to standard output as JSON. Each mode is a process of its own with
+one network, compiled once. In it blocks follow each other until the time is over; a block is four short trainings, one
+of each kind, in an order of chance that the next block turns round, so that a steady drift cancels:
+
+    none      without a profiler
+    attached  with our callback, whose window never comes: what it costs outside of a window
+    ours      with a window of ours
+    theirs    with a window of MindSpore's own profiler
+
+What others on the machine do lasts longer than a block more often than not, and then hits all four. So kinds are
+compared within a block only, by the medians of the same steps: those inside of the window but its first and last one,
+in which it is opened and closed. A figure is the Hodges-Lehmann estimate of these differences (the median of the means
+of all pairs of blocks, which single wild blocks do not move) in percent, beside it the interval that holds the true one
+in 95 of 100 such measurements (Wilcoxon's signed ranks). `verdict` says what that interval shows of the limit: "met"
+when all of it is within, "missed" when none is, else "not shown", and then a longer run on a quieter machine may.
+`same_percent` compares trainings of one kind, without a profiler, in successive blocks: what it shows is the machine.
+
+*spans* are in microseconds each, *hooks* are what the callback takes of a step outside and inside of a window, which
+other processes hardly disturb; `hooks_percent` is that by the median step.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -36,44 +49,65 @@ sys.path.insert(0, str(ROOT))
 import training  # noqa: E402
 
 #: What a profile may cost: percent above MindSpore's own inside, above none outside; microseconds of a span.
-LIMITS = {"inside_of_theirs_percent": 2.0, "outside_percent": 0.0, "span_on_us": 1.0, "span_off_us": 0.1}
-CYCLE = ("none", "ours", "theirs", "theirs", "ours", "none")
+LIMITS = {"inside_of_theirs_percent": 2.0, "outside_percent": 0.5, "span_on_us": 1.0, "span_off_us": 0.1}
+KINDS = ("none", "attached", "ours", "theirs")
+#: Figure -> (what is measured, of which kind, above which kind).
+FIGURES = {
+    "inside_of_theirs_percent": ("wall_ms", "ours", "theirs"),
+    "inside_of_theirs_cpu_percent": ("cpu_ms", "ours", "theirs"),
+    "inside_percent": ("wall_ms", "ours", "none"),
+    "theirs_inside_percent": ("wall_ms", "theirs", "none"),
+    "outside_percent": ("wall_ms", "attached", "none"),
+    "outside_cpu_percent": ("cpu_ms", "attached", "none"),
+}
+#: Of a normal distribution: 95 % lie within so many standard deviations.
+_NORMAL_95 = 1.959964
+#: With fewer pairs the interval is not one of 95 %.
+LEAST_PAIRS = 10
+SEED = 20261130
 
 
 class Plan(NamedTuple):
-    """Trainings of `steps` steps with a window from `first` to `last`, in so many cycles."""
+    """Trainings of `steps` steps with a window from `first` to `last`; blocks until so many seconds are over."""
 
     steps: int
     first: int
     last: int
-    cycles: int
+    seconds: float
+    least_blocks: int = 2
 
 
-PLANS = {"graph": Plan(26, 6, 20, 16), "pynative": Plan(15, 4, 12, 6)}
-QUICK = Plan(10, 4, 8, 1)
+PLAN = Plan(10, 3, 9, 240.0)
+QUICK = Plan(8, 3, 7, 0.0)
 
 
 class Training(NamedTuple):
-    """Medians of one training's steps; `cpu_ms` is the time of all of the process's threads, inside."""
+    """Medians of one training's steps; `cpu_ms` is the time of all of the process's threads."""
 
-    kind: str
-    inside_ms: float
-    outside_ms: float
+    wall_ms: float
     cpu_ms: float
+
+
+Block = dict[str, Training]
 
 
 def main() -> int:
     arguments = _parse()
+    plan = QUICK if arguments.quick else PLAN._replace(seconds=arguments.seconds)
     if arguments.mode:
-        print(json.dumps(measure(arguments.mode, QUICK if arguments.quick else PLANS[arguments.mode])))
+        print(json.dumps(measure(arguments.mode, plan)))
         return 0
     load = os.getloadavg()[0]
     machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version(), "load_before": load}
     report: dict[str, Any] = {"benchmark": "profile", "quick": arguments.quick, "machine": machine, "limits": LIMITS}
     for mode in arguments.modes.split(","):
-        report[mode] = _in_a_process(mode, arguments.quick)
+        report[mode] = _in_a_process(mode, arguments)
     repetitions = 10 if arguments.quick else 100
     report["spans"], report["hooks"] = spans(repetitions), hooks(repetitions)
+    for mode in arguments.modes.split(","):
+        step_us = 1e3 * report[mode]["step_ms"]["none"]
+        hooks_us = {"inside": report["hooks"]["inside_us"], "outside": report["hooks"]["outside_us"]}
+        report[mode]["hooks_percent"] = {name: round(100 * us / step_us, 4) for name, us in hooks_us.items()}
     print(json.dumps(report, indent=1))
     return 0
 
@@ -82,78 +116,101 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few steps: shows that it works")
     parser.add_argument("--modes", default="graph,pynative", help="which ones (%(default)s)")
-    parser.add_argument("--mode", choices=PLANS, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=PLAN.seconds, help="how long each mode is (%(default)s)")
+    parser.add_argument("--mode", choices=("graph", "pynative"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def _in_a_process(mode: str, is_quick: bool) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--mode", mode, *(["--quick"] if is_quick else [])]
-    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=900)
+def _in_a_process(mode: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--mode", mode, "--seconds", str(arguments.seconds)]
+    command += ["--quick"] if arguments.quick else []
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=2 * arguments.seconds + 300)
     result: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])  # MindSpore may print before it
     return result
 
 
-# ---------------------------------------------------------------- trainings
+# ---------------------------------------------------------------- blocks of trainings
 
 
 def measure(mode: str, plan: Plan) -> dict[str, Any]:
-    """All trainings of one mode, compared."""
+    """Blocks of one mode, compared."""
     import mindspore
 
     model = training.lenet5()
     mindspore.set_context(mode=mindspore.GRAPH_MODE if mode == "graph" else mindspore.PYNATIVE_MODE)
-    _train("none", model, plan)  # compiles and warms up
-    done = [_train(kind, model, plan) for _ in range(plan.cycles) for kind in CYCLE]
+    for kind in KINDS:  # compiles, and loads what each needs
+        _train(kind, model, plan)
+    draw, order = random.Random(SEED), list(KINDS)
+    blocks: list[Block] = []
+    end = time.monotonic() + plan.seconds
+    while len(blocks) < plan.least_blocks or time.monotonic() < end:
+        if len(blocks) % 2:
+            order.reverse()
+        else:
+            draw.shuffle(order)
+        blocks.append({kind: _train(kind, model, plan) for kind in order})
     return {
+        "seed": SEED,
         "steps": plan.steps,
         "window": [plan.first, plan.last],
-        "trainings": len(done),
-        "step_ms": {
-            kind: round(statistics.median(one.inside_ms for one in done if one.kind == kind), 3) for kind in CYCLE[:3]
-        },
-        "inside_of_theirs_percent": _more(done, "inside_ms", "ours", "theirs"),
-        "inside_of_theirs_cpu_percent": _more(done, "cpu_ms", "ours", "theirs"),
-        "inside_percent": _more(done, "inside_ms", "ours", "none"),
-        "theirs_inside_percent": _more(done, "inside_ms", "theirs", "none"),
-        "outside_percent": _more(done, "outside_ms", "ours", "none"),
+        "blocks": len(blocks),
+        "step_ms": {kind: round(statistics.median(one[kind].wall_ms for one in blocks), 3) for kind in KINDS},
+        **{name: _figure(name, _ratios(blocks, *what)) for name, what in FIGURES.items()},
+        "same_percent": _figure("", _successive(blocks)),
     }
 
 
-def _more(done: list[Training], figure: str, kind: str, than: str) -> dict[str, float]:
-    """By how many percent trainings of one kind are slower than their neighbours of another kind."""
-    ratios = []
-    chosen = [one for one in done if one.kind in (kind, than)]
-    for before, after in pairwise(chosen):
-        if before.kind != after.kind:
-            one, other = (before, after) if before.kind == kind else (after, before)
-            ratios.append(getattr(one, figure) / getattr(other, figure))
-    more = [100 * (ratio - 1) for ratio in ratios]
-    low, median, high = np.percentile(more, (25, 50, 75)).tolist()
-    found = {"median": median, "quarter_below": low, "quarter_above": high}
-    return {"pairs": len(more), **{name: round(value, 2) for name, value in found.items()}}
+def _ratios(blocks: list[Block], what: str, kind: str, than: str) -> NDArray[np.float64]:
+    """The logarithm of the ratio of two kinds in each block."""
+    return np.array([math.log(getattr(one[kind], what) / getattr(one[than], what)) for one in blocks])
+
+
+def _successive(blocks: list[Block]) -> NDArray[np.float64]:
+    """The same of trainings without a profiler in successive blocks, whose true difference is none."""
+    times = [math.log(one["none"].wall_ms) for one in blocks]
+    pairs = zip(times[::2], times[1::2], strict=False)
+    return np.array([one - other if place % 2 else other - one for place, (one, other) in enumerate(pairs)])
+
+
+def _figure(name: str, ratios: NDArray[np.float64]) -> dict[str, Any]:
+    estimate, low, high = (100 * math.expm1(value) for value in interval(ratios))
+    found: dict[str, Any] = {"pairs": len(ratios)}
+    found |= {"estimate": round(estimate, 2), "low": round(low, 2), "high": round(high, 2)}
+    if name in LIMITS:
+        is_enough = len(ratios) >= LEAST_PAIRS
+        is_within, is_beyond = is_enough and high <= LIMITS[name], is_enough and low > LIMITS[name]
+        found["verdict"] = "met" if is_within else "missed" if is_beyond else "not shown"
+    return found
+
+
+def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """The Hodges-Lehmann estimate of the middle of `values`, and the ends of its 95 % interval."""
+    count = len(values)
+    first, second = np.triu_indices(count)
+    means = np.sort((values[first] + values[second]) / 2)
+    middle = count * (count + 1) / 4
+    spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+    rank = max(math.floor(middle - _NORMAL_95 * spread) - 1, 0)
+    return float(np.median(means)), float(means[rank]), float(means[-1 - rank])
 
 
 def _train(kind: str, model: Any, plan: Plan) -> Training:
     data, clock = training.pictures(plan.steps), _clock()
     callbacks = [clock]
     with tempfile.TemporaryDirectory() as folder:
-        if kind == "ours":
+        if kind in ("ours", "attached"):
             from instrument import StopAtStep
 
-            callbacks.append(StopAtStep(plan.first, plan.last, folder))
+            far = 0 if kind == "ours" else 10**6
+            callbacks.append(StopAtStep(plan.first + far, plan.last + far, folder))
         elif kind == "theirs":
             callbacks.append(_theirs(plan.first, plan.last, folder))
         model.train(1, data, callbacks=callbacks, dataset_sink_mode=False)
-        if kind != "none" and not any(path.is_file() for path in Path(folder).rglob("*")):
+        if kind in ("ours", "theirs") and not any(path.is_file() for path in Path(folder).rglob("*")):
             raise RuntimeError(f"The profiler {kind!r} recorded nothing; its figures would be those of none.")
     steps_ms, cpu_ms = 1e3 * np.diff(np.array(clock.begins), axis=0).T  # of the steps from 1 to the last but one
     inside = slice(plan.first, plan.last - 1)
-    outside = np.concatenate([steps_ms[1 : plan.first - 1], steps_ms[plan.last :]])
-    return Training(kind, _median(steps_ms[inside]), _median(outside), _median(cpu_ms[inside]))
-
-
-def _median(values: NDArray[np.float64]) -> float:
-    return float(np.median(values))
+    return Training(float(np.median(steps_ms[inside])), float(np.median(cpu_ms[inside])))
 
 
 def _clock() -> Any:

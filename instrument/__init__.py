@@ -70,17 +70,19 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # to a type checker this would say that any name is there
 
-    try:
-        module_name, attribute = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'instrument' has no attribute {name!r}") from None
-    module = import_module(module_name)
-    value = module if attribute is None else getattr(module, attribute)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        try:
+            module_name, attribute = _HOMES[name]
+        except KeyError:
+            raise AttributeError(f"module 'instrument' has no attribute {name!r}") from None
+        module = import_module(module_name)
+        value = module if attribute is None else getattr(module, attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -10,12 +10,13 @@ import functools
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import mindspore
-from mindspore import context, ops
+from mindspore import context, nn, ops
 from mindspore.communication.management import get_group_size, get_rank
 
+from instrument._version import SUPPORTED_MINDSPORE
 from instrument.errors import FrameworkError
 
 _SUMMARY_RECORD = "mindspore.train.summary.summary_record"
@@ -44,7 +45,7 @@ def _home(name: str) -> Any:
             return module
     raise FrameworkError(
         f"MindSpore {mindspore.__version__} has no {name} in {' or '.join(_PRIVATE[name])}, which instrument "
-        "relies on. Supported are MindSpore 2.7 to 2.10."
+        f"relies on. Supported are MindSpore {' to '.join('.'.join(map(str, one)) for one in SUPPORTED_MINDSPORE)}."
     )
 
 
@@ -173,6 +174,11 @@ def device_number() -> int:
             return int(get_rank())
     except (RuntimeError, ValueError, TypeError):
         pass  # no communication was set up
+    return device_id()
+
+
+def device_id() -> int:
+    """The number of the device that this process uses."""
     return int(context.get_context("device_id"))
 
 
@@ -186,8 +192,36 @@ def mode() -> str:
     return "graph" if context.get_context("mode") == context.GRAPH_MODE else "pynative"
 
 
+def evaluation_of(model: Any) -> tuple[Any, tuple[int, int] | None] | None:
+    """The evaluation network that a `Model` was given, and which of its outputs are prediction and label; None for the
+    latter where a metric takes all outputs. None where the model has none, or made one of its network and loss."""
+    network = getattr(model, "eval_network", None)
+    if network is None or type(network) is nn.WithEvalCell:
+        return None
+    indexes = getattr(model, "_eval_indexes", None)
+    return network, None if indexes is None else (int(indexes[1]), int(indexes[2]))
+
+
 def version() -> str:
     return str(mindspore.__version__)
+
+
+class DeviceMemory(NamedTuple):
+    """What tensors occupy of the device's memory, and what MindSpore's pool holds of it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+def device_memory() -> DeviceMemory | None:
+    """The memory of an accelerator; None on the CPU, of which MindSpore tells nothing.
+
+    Call `wait_for_operators` first: MindSpore does so otherwise, and the errors of a training are then raised here.
+    """
+    if device_target() == "CPU":
+        return None
+    runtime = import_module("mindspore.runtime")
+    return DeviceMemory(int(runtime.memory_allocated()), int(runtime.memory_reserved()))
 
 
 # ---------------------------------------------------------------- profiling

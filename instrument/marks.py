@@ -109,24 +109,45 @@ class _Spans(dict[str, Span]):
         return self._surplus
 
 
-#: `span(name)` is the span of that name; see `Span`.
-span: Callable[[str], Span] = _Spans().__getitem__
+class _OfName(functools.partial[Span]):
+    """So that `help` and notebooks show what is below; calling it is as fast as what it calls."""
+
+    def __repr__(self) -> str:
+        return "span(name)"
+
+
+span: Callable[[str], Span] = _OfName(_Spans().__getitem__)
+span.__doc__ = f"""The span of a name (str), the same one each time.
+
+{inspect.getdoc(Span)}
+
+Raises:
+    TypeError: the name is no str.
+"""
+span.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [inspect.Parameter("name", inspect.Parameter.POSITIONAL_ONLY, annotation=str)], return_annotation=Span
+)
 
 
 def hook(method: Function) -> Function:
-    """Mark the calls of a callback's method, so that a profile shows what recording costs.
+    """Mark the calls of a callback's method, by the name of the callback's class: so a profile shows what it costs.
 
     Operators that were called before it run first: their time is the step's, not the callback's.
     """
-    marked = Span(method.__qualname__.lstrip("_"), CALLBACK)(method)
+    spans: dict[type, Span] = {}
 
     @functools.wraps(method)
-    def settled(*args: Any, **kwargs: Any) -> Any:
-        if _window is not None:
-            _window.settle()
-        return marked(*args, **kwargs)
+    def marked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _window is None:
+            return method(self, *args, **kwargs)
+        _window.settle()
+        kind = type(self)
+        if kind not in spans:
+            spans[kind] = Span(f"{kind.__name__}.{method.__name__}", CALLBACK)
+        with spans[kind]:
+            return method(self, *args, **kwargs)
 
-    return settled  # type: ignore[return-value]
+    return marked  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- one window

@@ -21,6 +21,8 @@ SUMMARY_KINDS = ("scalar", "image", "tensor", "histogram", "landscape")
 LINEAGE_KINDS = ("train_lineage", "eval_lineage", "dataset_graph", "custom_lineage_data")
 #: Texts are only in files that others wrote.
 KINDS = (*SUMMARY_KINDS, "text", "graph", *LINEAGE_KINDS)
+#: Tags that begin so come by the clock, not by steps: a step may have any number of points.
+SAMPLED = "system/"
 #: Pieces of a device trace, in files of their own.
 TRACE_KIND = "trace"
 #: The dtype that NumPy lacks: its values travel as float32, which holds each of them exactly.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,13 +101,32 @@ def test_profiles_are_measured() -> None:
     pytest.importorskip("mindspore")
     report = other("profiled.py", "--quick", "--modes", "graph")
     figures = report["graph"]
-    assert figures["trainings"] == 6
-    assert {name: figures[name]["pairs"] for name in figures if name.endswith("percent")} == {
+    assert figures["blocks"] == 2
+    percents = [name for name in figures if name.endswith("_percent") and name != "hooks_percent"]
+    assert {name: figures[name]["pairs"] for name in percents} == {
         "inside_of_theirs_percent": 2, "inside_of_theirs_cpu_percent": 2, "inside_percent": 2,
-        "theirs_inside_percent": 2, "outside_percent": 2,
+        "theirs_inside_percent": 2, "outside_percent": 2, "outside_cpu_percent": 2, "same_percent": 1,
     }  # fmt: skip
+    assert figures["outside_percent"]["verdict"] == "not shown"  # two pairs show nothing
     assert 0 < report["spans"]["span_off_us"] < report["spans"]["span_on_us"]
     assert 0 < report["hooks"]["outside_us"] < report["hooks"]["inside_us"]
+    assert 0 < figures["hooks_percent"]["outside"] < figures["hooks_percent"]["inside"]
+
+
+def test_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In some 95 of 100 measurements, also where some values are wild."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    interval = importlib.import_module("profiled").interval
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(400):
+        noise = rng.normal(0, 0.1, 60)
+        noise[rng.integers(60, size=5)] *= 20
+        estimate, low, high = interval(0.02 + noise)
+        assert low <= estimate <= high
+        held += low <= 0.02 <= high
+    assert 0.92 <= held / 400 <= 0.98
+    assert interval(np.array([1.0, 2.0, 6.0])) == (2.75, 1.5, 4.0)
 
 
 def test_reading_traces_is_measured() -> None:
@@ -153,3 +174,15 @@ def test_reading_is_measured(tmp_path: Path) -> None:
     command = [sys.executable, script, "--table", str(tmp_path / "report")]
     table = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert table.count("| ours |") == 4
+
+
+def test_metrics_of_the_system_are_measured() -> None:
+    """A recorder with them and one without; the difference is judged."""
+    pytest.importorskip("mindspore")
+    report = other("system.py", "--seconds", "1", "--interval", "0.2", "--processes", "3")
+    assert (report["with"]["samples"] > 0, report["without"]["samples"]) == (True, 0)
+    assert report["with"]["metrics"] >= 10
+    assert report["sample_us"] > 0
+    difference = report["with"]["percent"] - report["without"]["percent"]
+    assert report["percent_of_a_core"] == pytest.approx(difference)
+    assert report["is_met"] is (difference < 0.5)

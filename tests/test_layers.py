@@ -21,17 +21,18 @@ PACKAGE = ROOT / "instrument"
 #: Room -> what it may import: rooms of ours, and packages of others. A room is a package or a module of `instrument`.
 ALLOWED: dict[str, set[str]] = {
     "_version": set(),
+    "findings": set(),
     "errors": set(),
     "forks": set(),
     "values": {"numpy"},
     "eventfile": {"errors", "crc32c", "numpy"},
     "codec": {"values", "errors", "numpy", "google.protobuf", "PIL"},
     # the writing half
-    "framework": {"errors", "mindspore"},
+    "framework": {"errors", "_version", "mindspore"},
     "write": {"codec", "eventfile", "values", "errors", "forks", "numpy", "crc32c"},
     "marked": set(),
     "marks": {"marked"},
-    "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy"},
+    "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy", "psutil"},
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
     "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
@@ -47,6 +48,18 @@ ALLOWED: dict[str, set[str]] = {
         "dill",
         "numpy",
     },
+    # Processes that `instrument doctor` starts: trials of recording.
+    "checkup": {
+        "collect",
+        "profiler",
+        "write",
+        "values",
+        "findings",
+        "framework",
+        "_version",
+        "mindspore",
+        "numpy",
+    },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
     "read": {"codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
@@ -59,6 +72,7 @@ ALLOWED: dict[str, set[str]] = {
         "eventfile",
         "values",
         "errors",
+        "findings",
         "_version",
         "numpy",
         "matplotlib",
@@ -67,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__main__": {"show"},
 }
-WRITING = {"framework", "write", "collect", "profiler", "landscape"}
+WRITING = {"framework", "write", "collect", "profiler", "landscape", "checkup"}
 READING = {"read", "trace", "analyse", "show", "__main__"}
 
 
@@ -206,7 +220,7 @@ def test_the_halves_never_meet() -> None:
 
 def test_mindspore_is_imported_in_its_rooms_only() -> None:
     """Reading, codecs, workers and the command line do without MindSpore."""
-    rooms = {"framework", "collect", "profiler", "landscape"}
+    rooms = {"framework", "collect", "profiler", "landscape", "checkup"}
     assert lines([one for one in IMPORTS if room_of(one.target) == "mindspore" and one.room not in rooms]) == []
 
 

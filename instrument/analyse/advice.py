@@ -92,7 +92,7 @@ def _window(profile: Profile) -> _Found:
         text += f": steps {asked[0]} to {asked[1]} were asked for"
         has_steps = isinstance(first, int) and isinstance(last, int) and 0 <= first <= last
         text += f", it holds {first} to {last}" if has_steps else ", it holds none"
-    reason = str(told.get("reason") or "")
+    reason = str(told.get("reason") or "").rstrip(".")
     yield "window", f"{text}{f' ({reason})' if reason else ''}. Means over its steps may be of too few of them."
 
 
@@ -193,8 +193,15 @@ def _conversions(profile: Profile) -> _Found:
     share = float(shares[chosen].sum()) if len(table) else 0.0
     if share < CONVERSION_PERCENT:
         return
-    rows = zip(table.take(chosen).records(), shares[chosen].tolist(), strict=True)
-    kinds = ", ".join(f"{_name(row['type'])} {part:.1f} % in {row['count']} executions" for row, part in rows)
+    of_type: dict[str, tuple[float, int]] = {}
+    columns = (table["type"][chosen].tolist(), shares[chosen].tolist(), table["count"][chosen].tolist())
+    for kind, part, number in zip(*columns, strict=True):
+        before, count = of_type.get(kind, (0.0, 0))  # one type may run on several sides
+        of_type[kind] = before + part, count + number
+    kinds = ", ".join(
+        f"{_name(kind)} {part:.1f} % in {count} execution{'' if count == 1 else 's'}"
+        for kind, (part, count) in of_type.items()
+    )
     yield (
         "conversions",
         f"Changes of type and layout take {share:.1f} % of the operators' time: {kinds}. Keep neighbouring operators "
@@ -210,7 +217,7 @@ def _ai_cpu(profile: Profile) -> _Found:
     if share < AI_CPU_PERCENT:
         return
     rows = table.take(chosen).records()
-    largest = ", ".join(f"{_name(row['full_name'])} ({row['count']} times)" for row in rows[:FEW_OPERATORS])
+    largest = ", ".join(f"{_name(row['full_name'])} ({_times(row['count'])})" for row in rows[:FEW_OPERATORS])
     more = f" and {len(rows) - FEW_OPERATORS} more" if len(rows) > FEW_OPERATORS else ""
     yield (
         "AI CPU",
@@ -221,6 +228,10 @@ def _ai_cpu(profile: Profile) -> _Found:
 
 def _name(value: Value) -> str:
     return layout.name(str(value))
+
+
+def _times(count: Value) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _is_wait(name: str) -> bool:

@@ -57,6 +57,12 @@ def profile(path: str | os.PathLike[str], window: int = -1, device: int | None =
     return Profile(place, sorted(captures, key=lambda one: one.device), device, sources.listed(pieces, number), number)
 
 
+def nothing(path: str, target: str, reason: str) -> Profile:
+    """A profile without anything in it; `reason` says why."""
+    capture = Capture(0, target, "", metadata={"complete": False, "reason": reason})
+    return Profile(path, [capture], None, sources.listed([], 0))
+
+
 def _has_any(capture: Capture) -> bool:
     """Whether a capture holds anything at all, or says that nothing was lost."""
     parts = (capture.executions, capture.totals, capture.steps, capture.spans, capture.memory, capture.batches)
@@ -190,12 +196,12 @@ class Profile:
     def devices(self) -> Table:
         """One row a device of the window: steps, mean step, operators and their time."""
         rows = self.each()
-        means = [row.step_parts["mean_ns"] for row in rows]
+        totals = [np.ma.compressed(np.ma.asarray(row.steps["total_ns"])) for row in rows]
         columns: dict[str, Any] = {
             "device": [row.device for row in rows],
             "target": [row.target for row in rows],
             "steps": [len(row.capture.steps) for row in rows],
-            "mean_step_ns": [None if np.ma.is_masked(mean[0]) else mean[0] for mean in means],
+            "mean_step_ns": [float(total.mean()) if len(total) else None for total in totals],
             "executions": [len(row.counted.executions) for row in rows],
             "operators_ns": [int(row.sides["total_ns"].sum()) for row in rows],
         }

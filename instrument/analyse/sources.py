@@ -22,6 +22,8 @@ from instrument.trace.text import Losses
 
 #: Says in a `profiler_info_<rank>.json` that the folder is what an analysis saved, which is no source of another one.
 WRITTEN_BY = "instrument"
+#: How the directory begins in which the profiler collects the raw files of a window.
+RAW_PREFIX = "profile_raw_"
 _ROWS = ("start_ns", "stop_ns", "first_step", "last_step")
 
 
@@ -58,9 +60,20 @@ def find(path: str) -> list[Piece]:
     if not pieces:
         raise NoSuchRun(
             f"{path} holds nothing of a profile; expected a trace event file (events.out.events.profile.*), a run "
-            "directory with such files, or a directory of raw files."
+            f"directory with such files, or a directory of raw files.{_on_killed(path)}"
         )
     return pieces
+
+
+def _on_killed(path: str) -> str:
+    """A word on windows that were opened and never closed: their directories are all that is left."""
+    names = sorted(name for name in os.listdir(path) if name.startswith(RAW_PREFIX)) if os.path.isdir(path) else []
+    if not names:
+        return ""
+    return (
+        f" {names[-1]} is of a window that was not closed: the training was killed inside of it, and MindSpore keeps "
+        "in memory what it records until then."
+    )
 
 
 def _find(path: str) -> list[Piece]:

@@ -189,6 +189,7 @@ def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     has_start, has_forward, has_backward = start != MISSING, forward != MISSING, backward != MISSING
     has_total = has_start & (end > start)
     wrong = (has_forward & has_start & (forward < start)) | (has_backward & (backward > end))
+    wrong |= (has_forward & (forward > end)) | (has_backward & has_start & (backward < start))
     wrong |= has_forward & has_backward & (backward < forward)
     _count(notes, ~has_total, "steps have no start or no length; their times are n/a")
     _count(notes, wrong & has_total, "steps have points in an impossible order; their parts are n/a")
@@ -235,10 +236,12 @@ def _operators_of(counted: Counted, rows: NDArray[np.void]) -> NDArray[np.int64]
 def averages(table: Table) -> Table:
     """One row a part of the step, of a table that `per_step` made: mean, share of the mean step, median, least, most.
 
-    `mean_without_first_ns` leaves the first step out, which often warms up. Each part counts where it is known.
+    `mean_without_first_ns` leaves the first step out, which often warms up. Steps whose parts are not all known are in
+    none of it, so that the parts add up; where no step has all of its parts, each one counts where it is known.
     """
     names = ("total_ns", *PARTS, "all_reduce_ns")
-    rows = [_average(table[name]) for name in names]
+    is_whole, notes = _whole(table)
+    rows = [_average(table[name], is_whole) for name in names]
     whole = rows[0][0]
     columns: dict[str, Any] = {
         "part": [name.removesuffix("_ns") for name in names],
@@ -247,16 +250,27 @@ def averages(table: Table) -> Table:
     }
     for place, name in enumerate(("median_ns", "min_ns", "max_ns", "mean_without_first_ns"), 1):
         columns[name] = [row[place] for row in rows]
-    warm = warm_up(table)
-    return Table("step_parts", columns, f"The parts of {len(table)} steps", [warm] if warm else [])
+    notes += filter(None, [warm_up(table)])
+    steps = int(is_whole.sum())
+    return Table("step_parts", columns, f"The parts of {steps} step{'' if steps == 1 else 's'}", notes)
 
 
-def _average(column: NDArray[Any]) -> tuple[float | None, ...]:
+def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:
+    """The steps that are averaged, and how many are not."""
+    is_whole = ~np.logical_or.reduce([np.ma.getmaskarray(table[name]) for name in ("total_ns", *PARTS)])
+    without = len(is_whole) - int(is_whole.sum())
+    if without in (0, len(is_whole)):
+        return np.ones(len(is_whole), np.bool_), []
+    return is_whole, [f"{without} of {len(is_whole)} steps are not averaged: not all of their parts are known."]
+
+
+def _average(column: NDArray[Any], is_whole: NDArray[np.bool_]) -> tuple[float | None, ...]:
     """Mean, median, least, most, and mean without the first row."""
-    values = np.ma.compressed(np.ma.asarray(column))
+    values, later = (
+        np.ma.compressed(np.ma.asarray(column[part][is_whole[part]])) for part in (slice(0, None), slice(1, None))
+    )
     if not len(values):
         return (None,) * 5
-    later = np.ma.compressed(np.ma.asarray(column[1:]))
     without_first = float(later.mean()) if len(later) else None
     return float(values.mean()), float(np.median(values)), float(values.min()), float(values.max()), without_first
 

@@ -67,9 +67,11 @@ def _replacing(path: str) -> Iterator[io.TextIOWrapper]:
                 with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as text:
                     yield text
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno is not None:  # the user knows the file by its own name
+            raise type(error)(error.errno, error.strerror, path) from error
         raise
 
 

@@ -7,6 +7,7 @@ never loads NumPy. Numbers of fields are those of MindSpore's summary.proto.
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -30,6 +31,9 @@ _VALUE, _TAG = 1, 1
 _VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10}
 VALUE_KINDS = {number: kind for kind, number in _VALUE_NUMBERS.items()}
 _SUMMARY_KEY = wire.key(SUMMARY, wire.LENGTH_DELIMITED)
+#: What almost every payload begins with: the wall time, and the key of the step.
+_HEAD = struct.Struct("<BdB")
+_WALL_TIME_KEY, _STEP_KEY = _WALL_TIME << 3 | wire.FIXED64, _STEP << 3 | wire.VARINT
 
 
 @functools.cache
@@ -49,7 +53,7 @@ def encode(event: Event) -> list[wire.Pieces]:
 
     Items of lineage kinds are left to `lineage.encode_event`.
     """
-    head = wire.double(_WALL_TIME, event.wall_time) + wire.integer(_STEP, event.step)
+    head = _HEAD.pack(_WALL_TIME_KEY, event.wall_time, _STEP_KEY) + wire.varint(event.step)
     scalars = b"".join([scalar.encode_field(tag, number) for tag, number in event.scalars.items()])
     if not event.items:
         return [[b"".join((head, _SUMMARY_KEY, wire.varint(len(scalars)), scalars))]] if scalars else []
@@ -81,18 +85,22 @@ def encode(event: Event) -> list[wire.Pieces]:
 
 def encode_value(item: Item) -> wire.Pieces:
     """One `value` field of a summary, of any kind but a scalar."""
-    tag = item.tag.encode()
+    # Encoded content comes in pieces already where its values are still on their way, or need no NumPy.
+    payload: Any = item.payload
+    pieces = payload if isinstance(payload, list) else _encode_content(item)
+    named = [wire.delimited(_TAG, item.tag.encode()), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]
+    return wire.delimited_pieces(_VALUE, named)
+
+
+def _encode_content(item: Item) -> wire.Pieces:
     codec = module(item.kind)
     payload: Any = item.payload
-    if item.kind == "tensor" and not isinstance(payload, list):
+    if item.kind == "tensor":
         payload = Tensor(payload, item.dtype)
     elif item.kind in ("image", "histogram"):
         payload = codec.from_array(payload)
-    # Encoded content comes in pieces already where its values are still on their way.
-    encoded = payload if isinstance(payload, list) else codec.encode(payload)
-    pieces = [encoded] if isinstance(encoded, bytes) else encoded
-    named = [wire.delimited(_TAG, tag), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]
-    return wire.delimited_pieces(_VALUE, named)
+    encoded: bytes | wire.Pieces = codec.encode(payload)
+    return [encoded] if isinstance(encoded, bytes) else encoded
 
 
 def decode(payload: memoryview) -> Iterator[Record]:

@@ -34,6 +34,14 @@ _FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 #: Deflate packs 1032 to 1 at best, and PNG eight pixels into a byte.
 _MOST_PIXELS_A_BYTE = 8 * 1032
 _MODES = ("L", "LA", "RGB", "RGBA")
+#: A picture may take so much memory while it is decoded.
+MOST_BYTES = 64 << 20
+#: What a pixel takes then by Pillow's mode: in Pillow itself, and in the array.
+_PIXEL_BYTES = {"1": 4, "L": 2, "P": 8, "LA": 6, "RGB": 7, "RGBA": 8}
+_MOST_PIXEL_BYTES = 11
+_JPEG_PIXEL_BYTES = 6
+_STRIP_ROWS = 64
+_PNG, _TEXTS = b"\x89PNG\r\n\x1a\n", (b"zTXt", b"iTXt")
 
 
 def from_array(array: NDArray[np.generic]) -> Image:
@@ -113,25 +121,58 @@ def decode(data: memoryview) -> Image:
     return Image(encoded, numbers[_HEIGHT], numbers[_WIDTH], numbers[_COLORSPACE], mapping)
 
 
-def pixels(value: Image) -> NDArray[np.uint8]:
-    """Decode the picture to (height, width, channels) uint8.
+def pixels(value: Image, most_bytes: int = MOST_BYTES) -> NDArray[np.uint8]:
+    """Decode the picture to (height, width, channels) uint8, in at most `most_bytes` of memory beside its own bytes.
 
     Raises:
-        CorruptMessage: the bytes are no picture, or not of the size that the message claims.
+        CorruptMessage: the bytes are no picture, not of the size that the message claims, or of one that takes more.
     """
     from PIL import Image as pillow
 
     if value.height * value.width > _MOST_PIXELS_A_BYTE * len(value.data):
         raise CorruptMessage(f"{len(value.data)} bytes cannot hold a picture of {value.height}x{value.width}")
     try:
-        with pillow.open(io.BytesIO(value.data), formats=_FORMATS) as picture:
+        with pillow.open(io.BytesIO(_without_texts(value.data)), formats=_FORMATS) as picture:
             if (picture.height, picture.width) != (value.height, value.width):
                 raise CorruptMessage(
                     f"a picture of {picture.height}x{picture.width} is announced as {value.height}x{value.width}"
                 )
-            decoded = np.asarray(picture if picture.mode in _MODES else picture.convert("RGB"))
+            pixel_bytes = _PIXEL_BYTES.get(picture.mode, _MOST_PIXEL_BYTES)
+            pixel_bytes += _JPEG_PIXEL_BYTES * (picture.format == "JPEG")
+            needed_bytes = value.height * value.width * pixel_bytes
+            if needed_bytes > most_bytes:
+                raise CorruptMessage(
+                    f"a picture of {value.height}x{value.width} takes {needed_bytes} bytes while it is decoded; "
+                    f"pixels() was allowed {most_bytes}, and takes more where most_bytes= says so"
+                )
+            decoded = _decoded(picture)
     except CorruptMessage:
         raise
     except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise CorruptMessage(f"an image cannot be decoded: {error}") from error
-    return decoded.reshape(value.height, value.width, -1)
+    return decoded
+
+
+def _without_texts(data: bytes) -> bytes:
+    """A PNG without its compressed texts, of which Pillow would keep up to 64 million characters."""
+    if not data.startswith(_PNG) or not any(kind in data for kind in _TEXTS):
+        return data
+    kept, offset = [_PNG], len(_PNG)
+    while offset + 12 <= len(data):
+        end = offset + 12 + int.from_bytes(data[offset : offset + 4], "big")
+        if data[offset + 4 : offset + 8] not in _TEXTS:
+            kept.append(data[offset:end])
+        offset = end
+    return b"".join(kept)
+
+
+def _decoded(picture: Any) -> NDArray[np.uint8]:
+    """The pixels, taken out in strips: Pillow copies what it hands out more than once."""
+    if picture.mode not in _MODES:
+        picture = picture.convert("RGB")
+    channels = len(picture.getbands())
+    out = np.empty((picture.height, picture.width, channels), np.uint8)
+    for top in range(0, picture.height, _STRIP_ROWS):
+        strip = np.asarray(picture.crop((0, top, picture.width, min(top + _STRIP_ROWS, picture.height))))
+        out[top : top + _STRIP_ROWS] = strip.reshape(-1, picture.width, channels)
+    return out

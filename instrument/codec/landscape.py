@@ -26,6 +26,8 @@ _DECOMPOSITION, _UNIT, _STEP_PER_EPOCH = 1, 2, 3
 _NAME, _VALUES = 1, 2
 #: Kept in the fields that MindSpore has for them.
 _COMMON = ("decomposition", "unit", "step_per_epoch")
+#: A landscape has fewer fields, and shorter details.
+_MOST_ARRAYS, _MOST_DETAILS_BYTES = 1000, 1 << 20
 #: What precedes the name of a metric in `ARRAYS`.
 _METRIC = "metric/"
 
@@ -98,7 +100,7 @@ def to_surface(landscape: Landscape, tag: str) -> LossSurface:
     """
     parts: dict[int, memoryview] = {}
     arrays: dict[str, _Floats] = {}
-    for field in wire.fields(memoryview(landscape.data)):
+    for field in wire.few_fields(memoryview(landscape.data), _MOST_ARRAYS):
         if field[0] == ARRAYS:
             name, values = _named(wire.as_bytes(field))
             arrays[name] = values
@@ -160,24 +162,14 @@ def _read_path(data: memoryview) -> tuple[NDArray[np.int64], _Floats, _Floats]:
     """Numbers (k,), coordinates (k, 2) and losses (k,)."""
     numbers: list[int] = []
     x = y = z = np.empty(0)
-    for field in wire.fields(data):
+    for field in wire.few_fields(data):
         if field[0] == _INTERVALS:
-            numbers += _integers(field)
+            numbers += wire.integers(field, wire.MOST_FIELDS)
         elif field[0] == _POINTS:
             x, y, z = _read_point(wire.as_bytes(field))
     if not len(x) == len(y) == len(numbers):
         raise CorruptMessage(f"a landscape's path has {len(numbers)} numbers and {len(x)} x {len(y)} coordinates")
     return np.array(numbers, np.int64), np.stack([x, y], axis=1), z
-
-
-def _integers(field: wire.Field) -> list[int]:
-    if field[1] == wire.VARINT:
-        return [wire.as_int(field)]
-    packed, result, offset = wire.as_bytes(field), [], 0
-    while offset < len(packed):
-        number, offset = wire.read_varint(packed, offset)
-        result.append(wire.signed(number))
-    return result
 
 
 def _read_metadata(data: memoryview | None) -> dict[str, Any]:
@@ -191,9 +183,11 @@ def _read_metadata(data: memoryview | None) -> dict[str, Any]:
 
 
 def _read_details(data: memoryview | None) -> dict[str, Any]:
+    if data is not None and len(data) > _MOST_DETAILS_BYTES:
+        raise CorruptMessage(f"a landscape's details are {len(data)} bytes; at most {_MOST_DETAILS_BYTES} are read")
     try:
         found = json.loads(bytes(data) if data is not None else b"{}")
-    except ValueError as error:  # no JSON, or no UTF-8
+    except (ValueError, RecursionError) as error:  # no JSON, or no UTF-8
         raise CorruptMessage(f"a landscape's details are no JSON: {error}") from error
     if not isinstance(found, dict):
         raise CorruptMessage("a landscape's details are no JSON object")

@@ -21,6 +21,10 @@ _KINDS = {number: kind for kind, (number, _) in MESSAGES.items()}
 _WALL_TIME = 1
 
 CustomValue = str | int | float
+#: What a field takes in memory at most, be it a message or another, and what all of a lineage may take.
+_MESSAGE_BYTES, _FIELD_BYTES, _MOST_BYTES = 2000, 50, 48 << 20
+#: Longer texts are not looked at whether they are JSON.
+_LONGEST_JSON = 1 << 20
 
 
 def encode_event(kind: str, data: bytes, wall_time: float) -> wire.Pieces:
@@ -48,10 +52,34 @@ def parse(lineage: Lineage) -> Any:
     from google.protobuf.message import DecodeError
 
     name = MESSAGES[lineage.what][1]
+    message = schema.message_class(name)
+    _check_size(memoryview(lineage.data), message.DESCRIPTOR)
     try:
-        return schema.message_class(name).FromString(lineage.data)
+        return message.FromString(lineage.data)
     except (DecodeError, UnicodeDecodeError) as error:
         raise CorruptMessage(f"a {lineage.what} is no {name} message") from error
+
+
+def _check_size(data: memoryview, descriptor: Any) -> None:
+    """Raise `CorruptMessage` where a message would take far more memory than its bytes do."""
+    if len(data) * _MESSAGE_BYTES < _MOST_BYTES:
+        return
+    taken_bytes = 0
+    left: list[tuple[memoryview, Any]] = [(data, descriptor)]
+    while left:
+        content, kind = left.pop()
+        for number, wire_type, inner in wire.fields(content):
+            field = kind.fields_by_number.get(number)
+            taken_bytes += _FIELD_BYTES
+            if field is None or wire_type != wire.LENGTH_DELIMITED or isinstance(inner, int):
+                pass
+            elif field.message_type is not None:
+                taken_bytes += _MESSAGE_BYTES
+                left.append((inner, field.message_type))
+            elif field.type not in (field.TYPE_STRING, field.TYPE_BYTES):  # packed numbers
+                taken_bytes += _FIELD_BYTES * len(inner)
+            if taken_bytes > _MOST_BYTES:
+                raise CorruptMessage(f"a lineage of {len(data)} bytes would take more than {_MOST_BYTES} in memory")
 
 
 def custom_message(values: Mapping[str, CustomValue]) -> bytes:
@@ -120,6 +148,8 @@ def _dict(lineage: Lineage, message: Any) -> dict[str, Any]:
 
 
 def _json(text: str) -> Any:
+    if len(text) > _LONGEST_JSON:
+        return text
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ from instrument.values import TRACE_KIND
 Decode = Callable[[memoryview], Any]
 _TAG = 1
 #: The place of a value takes more memory than a small one does in a file.
-MOST_VALUES = 100_000
+MOST_VALUES = 50_000
 
 
 class Place(NamedTuple):

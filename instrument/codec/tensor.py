@@ -29,6 +29,8 @@ from instrument.values import BFLOAT16, Tensor
 _DTYPE_NAMES = {number: name for name, number in DTYPE_NUMBERS.items()}
 #: The most that any NumPy has.
 _MAX_DIMS = 64
+#: Values in several fields are copied into one piece, up to this size.
+_MOST_JOINED_BYTES = 32 << 20
 
 
 def needs_raw_data(dtype: str, array: NDArray[np.generic]) -> bool:
@@ -70,10 +72,10 @@ def decode(data: memoryview) -> Tensor:
     singles: list[memoryview] = []
     doubles: memoryview | None = None
     raw: memoryview | None = None
-    for field in wire.fields(data):
+    for field in wire.few_fields(data):
         number, wire_type, content = field
         if number == DIMS:
-            shape += _dims(field)
+            shape += wire.integers(field, _MAX_DIMS)
         elif number == DATA_TYPE:
             dtype_number = wire.as_int(field)
         elif number == FLOAT_DATA:
@@ -91,18 +93,15 @@ def decode(data: memoryview) -> Tensor:
         return _shaped(_numbers(raw, np.dtype(dtype).newbyteorder("<")), dtype, shape)
     if doubles is not None and not singles:
         return _shaped(_numbers(doubles, np.dtype("<f8")), dtype, shape)
-    joined = singles[0] if len(singles) == 1 else memoryview(b"".join(singles))
-    return _shaped(_numbers(joined, np.dtype("<f4")), dtype, shape)
+    return _shaped(_numbers(_joined(singles), np.dtype("<f4")), dtype, shape)
 
 
-def _dims(field: wire.Field) -> list[int]:
-    if field[1] == wire.VARINT:
-        return [wire.as_int(field)]
-    packed, result, offset = wire.as_bytes(field), [], 0
-    while offset < len(packed):
-        extent, offset = wire.read_varint(packed, offset)
-        result.append(wire.signed(extent))
-    return result
+def _joined(pieces: list[memoryview]) -> memoryview:
+    if len(pieces) == 1:
+        return pieces[0]
+    if sum(map(len, pieces)) > _MOST_JOINED_BYTES:
+        raise CorruptMessage(f"a tensor's values stand in {len(pieces)} pieces of more than {_MOST_JOINED_BYTES} bytes")
+    return memoryview(b"".join(pieces))
 
 
 def _numbers(data: memoryview, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:

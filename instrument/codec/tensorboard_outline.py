@@ -16,6 +16,8 @@ from instrument.codec.outline import Outline
 
 #: Plugin names by tag.
 Plugins = dict[str, str]
+#: Of so many tags the plugins are kept; what further ones mean is guessed from their values.
+_MOST_PLUGINS = 50_000
 _Span = tuple[int, int]
 
 _OLD: dict[int, tuple[str, Callable[[memoryview], Any]]] = {
@@ -85,20 +87,21 @@ def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, w
         if span[0] == tb.PLUGIN_DATA:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
             for inner in wire.spans(data, start, end):
-                if inner[0] == tb.PLUGIN_NAME:
+                if inner[0] == tb.PLUGIN_NAME and len(plugins) < _MOST_PLUGINS:
                     plugins.setdefault(tag, wire.text_at(data, *wire.expect(inner, wire.LENGTH_DELIMITED)))
                 elif inner[0] == tb.PLUGIN_CONTENT and tag == tb.HPARAMS_START:
                     found.other("hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), values.hparams)
 
 
 def _take_tensor(found: Outline, plugin: str, tag: str, data: memoryview, where: _Span) -> None:
-    dtype, dims, contents = 0, 0, []
+    dtype, dims = 0, 0
+    contents: list[wire.Span] = []
     for span in wire.spans(data, *where):
         if span[0] == tb.DTYPE:
             dtype = wire.read_varint(data, wire.expect(span, wire.VARINT)[0])[0]
         elif span[0] == tb.SHAPE:
             dims = span[3] - span[2]
-        elif span[1] != wire.VARINT:
+        elif span[1] != wire.VARINT and len(contents) < 2:  # one is a number, how many more does not matter
             contents.append(span)
     if plugin == tb.HPARAMS:
         return

@@ -15,6 +15,13 @@ from instrument.values import BFLOAT16, Graph, Histogram, Image, Tensor, Text
 
 _MAX_DIMS = 32
 _MOST_REPEATED = 1 << 20
+#: Elements that stand one by one, or as varints, are put together in a new array, up to this size.
+_MOST_JOINED_BYTES = 16 << 20
+_PART_BYTES = 1 << 18
+_LONGEST_VARINT = 10
+_MOST_BUCKETS = wire.MOST_FIELDS
+#: Nodes of a graph with their inputs, and by how much ours may be larger than what they stand in.
+_MOST_NODES, _MOST_ADDED_BYTES = 500_000, 16 << 20
 _DTYPE_NAMES = {number: name for name, number in tb.DTYPE_NUMBERS.items()}
 _PNG = b"\x89PNG\r\n\x1a\n"
 #: Fields of a tensor that hold its elements one by one: what a packed one is made of, None for varints.
@@ -22,6 +29,11 @@ _ELEMENTS: dict[int, str | None] = {
     tb.FLOAT_VAL: "<f4", tb.DOUBLE_VAL: "<f8",
     tb.INT_VAL: None, tb.INT64_VAL: None, tb.BOOL_VAL: None, tb.HALF_VAL: None, tb.UINT32_VAL: None,
     tb.UINT64_VAL: None,
+}  # fmt: skip
+#: Which of them a type has, if not `INT_VAL`.
+_FIELD_OF = {
+    "float32": tb.FLOAT_VAL, "float64": tb.DOUBLE_VAL, "int64": tb.INT64_VAL, "bool": tb.BOOL_VAL,
+    "float16": tb.HALF_VAL, BFLOAT16: tb.HALF_VAL, "uint32": tb.UINT32_VAL, "uint64": tb.UINT64_VAL,
 }  # fmt: skip
 
 
@@ -43,14 +55,17 @@ def histogram(data: memoryview) -> Histogram:
     """Of a `HistogramProto`, whose outer buckets reach to infinity, and here to the smallest and largest value."""
     doubles = dict.fromkeys(range(tb.HISTO_MIN, tb.HISTO_SUM_SQUARES + 1), 0.0)
     columns: dict[int, list[memoryview]] = {tb.BUCKET_LIMIT: [], tb.BUCKET: []}
-    for field in wire.fields(data):
+    for field in wire.few_fields(data, 2 * _MOST_BUCKETS):
         if field[0] in doubles:
             doubles[field[0]] = wire.as_double(field)
         elif field[0] in columns and not isinstance(field[2], int):
             columns[field[0]].append(field[2])
+    sizes = [sum(map(len, parts)) // 8 for parts in columns.values()]
+    if sizes[0] != sizes[1] or sizes[0] > _MOST_BUCKETS:
+        raise CorruptMessage(
+            f"a histogram has {sizes[0]} bucket limits and {sizes[1]} counts; at most {_MOST_BUCKETS} are read"
+        )
     limits, counts = (_numbers(b"".join(parts), "<f8") for parts in columns.values())
-    if limits.size != counts.size:
-        raise CorruptMessage(f"a histogram has {limits.size} bucket limits and {counts.size} counts")
     low, high = doubles[tb.HISTO_MIN], doubles[tb.HISTO_MAX]
     with np.errstate(all="ignore"):
         edges = np.clip(np.concatenate([[-math.inf], limits]), low, high)
@@ -60,8 +75,10 @@ def histogram(data: memoryview) -> Histogram:
 def histogram_of_tensor(data: memoryview) -> Histogram:
     """Of a tensor of rows of left edge, right edge and count."""
     array = tensor(data).array
-    if array.ndim != 2 or array.shape[1] != 3:
-        raise CorruptMessage(f"a histogram is a tensor of shape {array.shape}; expected is (buckets, 3)")
+    if array.ndim != 2 or array.shape[1] != 3 or len(array) > _MOST_BUCKETS:
+        raise CorruptMessage(
+            f"a histogram is a tensor of shape {array.shape}; expected is (buckets, 3), at most {_MOST_BUCKETS} of them"
+        )
     left, right, counts = array.astype(np.float64).T
     extent = (float(left[0]), float(right[-1])) if counts.any() else (math.nan, math.nan)
     return _histogram(left, right, counts, math.nan, extent)
@@ -107,7 +124,7 @@ def text(data: memoryview) -> Text:
 
 def _strings(data: memoryview) -> tuple[list[bytes], list[int]]:
     strings, shape = [], []
-    for field in wire.fields(data):
+    for field in wire.few_fields(data):
         if field[0] == tb.STRING_VAL:
             strings.append(bytes(wire.as_bytes(field)))
         elif field[0] == tb.SHAPE:
@@ -129,8 +146,8 @@ def tensor(data: memoryview) -> Tensor:
     One element may stand for all of a larger shape, within reason: a few bytes must not become gigabytes.
     """
     dtype_number, shape, content = 0, [0][:0], memoryview(b"")
-    elements: list[NDArray[Any]] = []
-    for field in wire.fields(data):
+    elements = _Elements()
+    for field in wire.few_fields(data):
         if field[0] == tb.DTYPE:
             dtype_number = wire.as_int(field)
         elif field[0] == tb.SHAPE:
@@ -138,7 +155,7 @@ def tensor(data: memoryview) -> Tensor:
         elif field[0] == tb.TENSOR_CONTENT:
             content = wire.as_bytes(field)
         elif field[0] in _ELEMENTS:
-            elements.append(_elements(field, _ELEMENTS[field[0]]))
+            elements.take(field)
     name = _DTYPE_NAMES.get(dtype_number)
     if name is None:
         raise CorruptMessage(
@@ -150,13 +167,13 @@ def tensor(data: memoryview) -> Tensor:
     return Tensor(flat.reshape(_checked(shape, flat.size)), name)
 
 
-def _typed(name: str, content: memoryview, elements: list[NDArray[Any]]) -> NDArray[Any]:
+def _typed(name: str, content: memoryview, elements: _Elements) -> NDArray[Any]:
     """The elements in the type that stands for the one named."""
     stored = "uint16" if name == BFLOAT16 else name
     if len(content):
         flat = _numbers(content, np.dtype(stored).newbyteorder("<"))
     else:
-        found = np.concatenate(elements) if elements else np.empty(0, np.float32)
+        found = elements.array(name)
         is_bits = name in ("float16", BFLOAT16)  # as integers
         flat = found.astype(np.uint16).view(stored) if is_bits else found.astype(stored)
     if name == BFLOAT16:
@@ -164,33 +181,89 @@ def _typed(name: str, content: memoryview, elements: list[NDArray[Any]]) -> NDAr
     return flat.astype(stored, copy=False)
 
 
-def _elements(field: wire.Field, packed: str | None) -> NDArray[Any]:
+class _Elements:
+    """The elements of a tensor out of fields of their own, of which one kind serves."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        #: One packed field is used as it stands, several are joined.
+        self._only: memoryview | None = None
+        self._joined = bytearray()
+
+    def take(self, field: wire.Field) -> None:
+        """Take a field of elements, packed or of one element."""
+        number, wire_type, content = field
+        if self._number not in (0, number):
+            raise CorruptMessage(f"a tensor has elements in the fields {self._number} and {number}")
+        if _ELEMENTS[number] is None:
+            self._join(_int64s(field))
+        elif isinstance(content, int):
+            raise CorruptMessage(f"field {number} has wire type {wire_type} where numbers are expected")
+        elif self._number == 0:
+            self._only = content
+        else:
+            self._join(content)
+        self._number = number
+
+    def _join(self, content: memoryview) -> None:
+        only, self._only = self._only or b"", None
+        if len(self._joined) + len(only) + len(content) > _MOST_JOINED_BYTES:
+            raise CorruptMessage(f"more than {_MOST_JOINED_BYTES} bytes of a tensor do not stand in one piece")
+        self._joined += only
+        self._joined += content
+
+    def array(self, name: str) -> NDArray[Any]:
+        """All of them, as int64 or in the type of the field, which must be that of the type named."""
+        if self._number == 0:
+            return np.empty(0, np.float32)
+        if self._number != _FIELD_OF.get(name, tb.INT_VAL):
+            raise CorruptMessage(f"a tensor of {name} has its elements in field {self._number}")
+        return _numbers(self._only if self._only is not None else self._joined, _ELEMENTS[self._number] or "<i8")
+
+
+def _int64s(field: wire.Field) -> memoryview:
+    """The varints of a field as int64 each."""
     number, wire_type, content = field
     if isinstance(content, int):
-        return np.array([wire.signed(content)], np.int64)
-    if packed is not None:
-        return _numbers(content, packed)
+        return memoryview(content.to_bytes(8, "little"))
     if wire_type != wire.LENGTH_DELIMITED:
         raise CorruptMessage(f"field {number} has wire type {wire_type} where numbers are expected")
-    found, offset = [], 0
-    while offset < len(content):
-        value, offset = wire.read_varint(content, offset)
-        found.append(value)
-    return np.array(found, np.uint64).view(np.int64)
+    array = np.frombuffer(content, np.uint8)
+    count = int(np.count_nonzero(array < 0x80))
+    if 8 * count > _MOST_JOINED_BYTES:
+        raise CorruptMessage(f"{count} elements stand as varints; at most {_MOST_JOINED_BYTES // 8} are read")
+    found, done, start = np.zeros(count, "<u8"), 0, 0
+    while start < array.size:
+        part = array[start : start + _PART_BYTES]
+        ends = np.flatnonzero(part < 0x80)
+        starts = np.append(0, ends[:-1] + 1)
+        lengths = ends - starts[: ends.size] + 1
+        if not ends.size or lengths.max() > _LONGEST_VARINT:
+            raise CorruptMessage(f"a number behind byte {start} of {array.size} does not end")
+        values = found[done : done + ends.size]
+        for place in range(int(lengths.max())):
+            has = lengths > place
+            values[has] |= (part[starts[has] + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
+        done, start = done + ends.size, start + int(ends[-1]) + 1
+    return found.view(np.uint8).data
 
 
-def _numbers(data: memoryview | bytes, dtype: Any) -> NDArray[Any]:
+def _numbers(data: memoryview | bytes | bytearray, dtype: Any) -> NDArray[Any]:
     if len(data) % np.dtype(dtype).itemsize:
         raise CorruptMessage(f"{len(data)} bytes are no whole number of {np.dtype(dtype).name} values")
     return np.frombuffer(data, dtype)
 
 
 def _shape(field: wire.Field) -> list[int]:
-    shape = []
+    shape: list[int] = []
     for dim in wire.fields(wire.as_bytes(field)):
         if dim[0] == tb.DIM:
-            sizes = [wire.as_int(inner) for inner in wire.fields(wire.as_bytes(dim)) if inner[0] == tb.DIM_SIZE]
-            shape.append(sizes[-1] if sizes else 0)
+            if len(shape) == _MAX_DIMS:
+                raise CorruptMessage(f"a tensor has more than {_MAX_DIMS} dims")
+            shape.append(0)
+            for inner in wire.fields(wire.as_bytes(dim)):
+                if inner[0] == tb.DIM_SIZE:
+                    shape[-1] = wire.as_int(inner)
     return shape
 
 
@@ -202,21 +275,27 @@ def _checked(shape: list[int], elements: int) -> list[int]:
 
 def graph(data: memoryview) -> Graph:
     """A `GraphDef` as the message that MindSpore has for graphs: its nodes with name, type, scope and inputs."""
-    pieces = [wire.delimited(1, _node(wire.as_bytes(field))) for field in wire.fields(data) if field[0] == tb.NODE]
-    return Graph(b"".join(pieces))
+    out = bytearray()
+    for field in wire.few_fields(data, _MOST_NODES):
+        if field[0] == tb.NODE:
+            out += wire.delimited(1, _node(wire.as_bytes(field)))
+            if len(out) > len(data) + _MOST_ADDED_BYTES:
+                raise CorruptMessage(f"a graph of {len(data)} bytes has too many nodes for its size")
+    return Graph(bytes(out))
 
 
 def _node(data: memoryview) -> bytes:
     texts = {tb.NODE_NAME: b"", tb.NODE_OP: b""}
-    inputs = []
-    for field in wire.fields(data):
+    out = bytearray()
+    for field in wire.few_fields(data, _MOST_NODES):
         if field[0] in texts:
             texts[field[0]] = bytes(wire.as_bytes(field))
         elif field[0] == tb.NODE_INPUT:
-            inputs.append(wire.delimited(1, wire.delimited(1, wire.as_bytes(field))))
+            out += wire.delimited(1, wire.delimited(1, wire.as_bytes(field)))
     scope = texts[tb.NODE_NAME].rpartition(b"/")[0]
-    named = [texts[tb.NODE_NAME], texts[tb.NODE_OP], scope]
-    return b"".join(inputs + [wire.delimited(2 + index, one) for index, one in enumerate(named)])
+    for index, one in enumerate((texts[tb.NODE_NAME], texts[tb.NODE_OP], scope)):
+        out += wire.delimited(2 + index, one)
+    return bytes(out)
 
 
 def hparams(data: memoryview) -> dict[str, Any]:

@@ -112,6 +112,32 @@ def fields(data: memoryview) -> Iterator[Field]:
         offset += length
 
 
+#: A field takes some hundred bytes of memory where it may take two of a file.
+MOST_FIELDS = 100_000
+
+
+def few_fields(data: memoryview, most: int = MOST_FIELDS) -> Iterator[Field]:
+    """The same for a message whose fields are kept: one of more than `most` is refused."""
+    for count, field in enumerate(fields(data)):
+        if count == most:
+            raise CorruptMessage(f"a message holds more than {most} fields")
+        yield field
+
+
+def integers(field: Field, most: int) -> list[int]:
+    """The numbers of a repeated int64 or int32 field, packed or one a field; more than `most` are refused."""
+    if field[1] == VARINT:
+        return [as_int(field)]
+    result: list[int] = []
+    packed, offset = as_bytes(field), 0
+    while offset < len(packed):
+        if len(result) == most:
+            raise CorruptMessage(f"field {field[0]} holds more than {most} numbers")
+        number, offset = read_varint(packed, offset)
+        result.append(signed(number))
+    return result
+
+
 #: A field by its place: number, wire type, and where its content begins and ends.
 Span = tuple[int, int, int, int]
 

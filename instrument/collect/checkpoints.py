@@ -91,6 +91,10 @@ def _intervals(given: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(result)
 
 
+#: Of so much disk space, or such a share of what is free, a user is told who sees warnings only.
+_MUCH_BYTES, _MUCH_OF_FREE = 1 << 30, 0.1
+
+
 @dataclass(frozen=True)
 class _Job:
     """A copy of all parameters: name, array, and the type in which it is saved."""
@@ -104,6 +108,14 @@ class _Job:
         return sum(array.nbytes for _, array, _ in self.parameters)
 
 
+#: How the names of our checkpoints end.
+_WEIGHTS = ("_step.ckpt", "_epoch.ckpt")
+
+
+def _is_ours(name: str) -> bool:
+    return name == METADATA or name.endswith((*_WEIGHTS, ".part.ckpt", ".json.part"))
+
+
 class Checkpoints:
     """Keeps a network's weights during one training."""
 
@@ -114,6 +126,7 @@ class Checkpoints:
         self._taken: set[int] = set()
         self._saved: dict[int, str] = {}
         self._before: int | None = None
+        self._unreachable: set[int] = set()
         self._said = False
         self._steps_per_epoch = 0
         self._jobs: deque[_Job] = deque()
@@ -125,20 +138,41 @@ class Checkpoints:
     def unit(self) -> str:
         return self._options.unit
 
-    def begin(self, network: Any = None) -> None:
+    def begin(self, network: Any = None, step: int = 0, every: int = 1) -> None:
         """Make the directory and take away what an earlier training left: a landscape of two runs would be wrong.
 
         With a network it is said how much room its weights will take; else that is said with the first `save`.
+
+        Args:
+            step: that training goes on from.
+            every: steps from one step hook to the next; more than one in dataset sink mode.
 
         Raises:
             OSError: the directory cannot be written.
         """
         os.makedirs(self._directory, exist_ok=True)
-        for name in os.listdir(self._directory):
-            if name == METADATA or name.endswith(("_step.ckpt", "_epoch.ckpt", ".part.ckpt", ".json.part")):
-                os.remove(os.path.join(self._directory, name))
+        old = [name for name in os.listdir(self._directory) if _is_ours(name)]
+        for name in old:
+            os.remove(os.path.join(self._directory, name))
+        weights = sum(name.endswith(_WEIGHTS) for name in old)
+        if weights:
+            log.warning(
+                "%d checkpoints that an earlier training kept for its landscape in %s are removed: a landscape is of "
+                "one training. Give each training a directory of its own.", weights, self._directory,
+            )  # fmt: skip
+        if self.unit == "step":
+            self._say_unreachable(step, every)
         if network is not None:
             self._say_size(innermost_network(network))
+
+    def _say_unreachable(self, step: int, every: int) -> None:
+        self._unreachable = {number for number in self._wanted if number > step and (number - step) % every}
+        if self._unreachable:
+            log.warning(
+                "The weights at steps %s cannot be kept: in dataset sink mode hooks come every %d steps only. Take "
+                "dataset_sink_mode=False, the unit 'epoch', or multiples of %d.", sorted(self._unreachable), every,
+                every,
+            )  # fmt: skip
 
     def save(self, number: int, network: Any) -> None:
         """Keep the weights after step or epoch `number`, if they are wanted.
@@ -166,16 +200,19 @@ class Checkpoints:
     def _passed(self, number: int) -> set[int]:
         if self._before is None:
             return set()
-        return {wanted for wanted in self._wanted if self._before < wanted < number}
+        return {wanted for wanted in self._wanted - self._unreachable if self._before < wanted < number}
 
     def _say_size(self, backbone: Any) -> None:
-        """How much room the weights will take, before the first of them is written."""
+        """How much room the weights will take, before the first of them is written; loudly where it is much."""
         self._said = True
         one = sum(int(parameter.nbytes) for parameter in backbone.get_parameters())
         needed, free = one * len(self._wanted), shutil.disk_usage(self._directory).free
-        text = "For the landscape, %d checkpoints of %.1f MB are kept in %s: %.1f MB; %.1f MB are free there."
-        level = logging.WARNING if needed > free else logging.INFO
-        log.log(level, text, len(self._wanted), one / 1e6, self._directory, needed / 1e6, free / 1e6)
+        is_much = needed > _MUCH_BYTES or needed > _MUCH_OF_FREE * free
+        log.log(
+            logging.WARNING if is_much else logging.INFO,
+            "For the landscape, %d checkpoints of %s are kept in %s: %s; %s are free there%s.", len(self._wanted),
+            _size(one), self._directory, _size(needed), _size(free), ", which is not enough" * (needed > free),
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ the thread that writes
 
@@ -263,3 +300,11 @@ def _copies(backbone: Any) -> list[tuple[str, NDArray[np.generic], Any]]:
         (parameter.name, to_array(parameter, parameter.name)[0].copy(), parameter.dtype)
         for parameter in backbone.get_parameters()
     ]
+
+
+def _size(count: int) -> str:
+    """`"512 B"`, `"1.5 MB"`; decimal."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} B"

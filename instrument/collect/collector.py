@@ -54,10 +54,13 @@ class SummaryCollector(Callback):
         max_file_size: no file grows beyond so many bytes.
         export_options: `{"tensor_format": "npy"}` also writes each tensor as an `.npy` file.
         on_full: `"block"` lets training wait when the workers cannot keep up, `"drop"` loses the step and counts it.
+        system_metrics: True, or seconds between samples (True: 5): during a training, record what the host, the process
+            and the device are doing, as scalars `system/...`; see `SummaryRecord`. Needs psutil.
 
     Raises:
         TypeError, ValueError: an option is wrong.
         OSError: the directory cannot be made or written.
+        ImportError: `system_metrics` is asked for without psutil.
     """
 
     def __init__(
@@ -73,16 +76,19 @@ class SummaryCollector(Callback):
         export_options: dict[str, str | None] | None = None,
         *,
         on_full: str = "block",
+        system_metrics: bool | float = False,
     ) -> None:
         super().__init__()
         self._directory = check_directory("summary_dir", summary_dir)
         RecordOptions.check(
-            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None
-        )
+            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None,
+            system_metrics,
+        )  # fmt: skip
         self._record_arguments: dict[str, Any] = {
             "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
             "on_full": on_full,
         }  # fmt: skip
+        self._system_metrics = system_metrics
         self._collect_freq = check_int("collect_freq", collect_freq, 1)
         self._tensor_freq = (
             None if collect_tensor_freq is None else check_int("collect_tensor_freq", collect_tensor_freq, 1)
@@ -113,12 +119,15 @@ class SummaryCollector(Callback):
         marks.begin_training()
         params = run_context.original_args()
         _check_callbacks(params)
-        self._open()
-        self._is_training = True
         self._last_step = int(params.cur_step_num)
+        self._open(self._system_metrics)
+        self._reach(self._last_step)
+        self._is_training = True
         if self._specified.landscape is not None:
-            self._checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
-            self._gatherer.attempt("landscape", self._checkpoints.begin)
+            checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
+            self._checkpoints = checkpoints
+            network, every = sources.get(params, "train_network"), _steps_between_hooks(params)
+            self._gatherer.attempt("landscape", lambda: checkpoints.begin(network, int(params.cur_step_num), every))
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -130,6 +139,7 @@ class SummaryCollector(Callback):
         marks.begin_step(int(run_context.original_args().cur_step_num))
         if self._record is None:
             return
+        self._reach(int(run_context.original_args().cur_step_num))
         inbox = self._record.inbox
         inbox.is_open = False
         ops.gather()  # what an evaluation left since the last step is no value of this one
@@ -156,6 +166,8 @@ class SummaryCollector(Callback):
             self._gatherer.attempt("summary operators' values", lambda: ops.gather(step))
         items = self._gatherer.once(params) if is_first else []
         self._write(step, due, items, params)
+        if due.values and self._record.beside is not None:
+            self._record.beside.look_at_device()
         self._record.inbox.is_open = False
         if self._checkpoints is not None and self._checkpoints.unit == "step":
             self._save_weights(step, params)
@@ -255,10 +267,16 @@ class SummaryCollector(Callback):
         if record is not None and items:
             record.write(step, items)
 
-    def _open(self) -> None:
+    def _open(self, system_metrics: bool | float = False) -> None:
         self._close()  # a training that ended without its end hook
         self._gatherer = Gatherer(self._specified, self._custom)
-        self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **self._record_arguments))
+        arguments = {**self._record_arguments, "system_metrics": system_metrics}
+        self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **arguments))
+
+    def _reach(self, step: int) -> None:
+        """What the system is doing from now on belongs to this step."""
+        if self._record is not None and self._record.beside is not None:
+            self._record.beside.step = step
 
     def _close(self) -> None:
         record, self._record = self._record, None
@@ -269,6 +287,17 @@ class SummaryCollector(Callback):
         if record is not None:
             record.close()
             self._stats = record.stats
+
+
+def _steps_between_hooks(params: Any) -> int:
+    """How often step hooks come: in dataset sink mode, once for all steps that are sunk together."""
+    if not sources.get(params, "dataset_sink_mode"):
+        return 1
+    for name in ("sink_size", "batch_num"):
+        steps = sources.get(params, name)
+        if isinstance(steps, int) and steps > 0:
+            return steps
+    return 1
 
 
 def _try_directory(directory: str) -> None:

@@ -15,12 +15,13 @@ import numpy as np
 
 from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
+from instrument.collect.sampler import check_interval
+from instrument.collect.system import load_psutil
 from instrument.write.pool import DEFAULT_RING_BYTES, open_sink
 from instrument.write.sink import Sink, Target
+from instrument.write.spawn import default_processes
 
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]*")
-#: More processes than this never help: one encodes a gigabyte a second.
-_DEFAULT_PROCESSES = 4
 _SWITCHES = (
     "collect_metric",
     "collect_graph",
@@ -30,12 +31,6 @@ _SWITCHES = (
     "collect_dataset_graph",
 )
 _SPECIFIED_KEYS = (*_SWITCHES, "histogram_regular", "collect_landscape")
-
-
-def default_processes() -> int:
-    """Half of the cores that this process may use, at least one and at most four."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores // 2, 1), _DEFAULT_PROCESSES)
 
 
 def check_int(name: str, value: Any, least: int) -> int:
@@ -76,13 +71,15 @@ class RecordOptions:
     export_tensors: bool
     drop_when_full: bool
     queue_bytes: int
+    #: Seconds between two samples of the system; None for no samples.
+    system_interval: float | None = None
 
     @classmethod
     def check(
         cls, log_dir: Any, file_prefix: Any, file_suffix: Any, num_process: Any, max_file_size: Any,
-        raise_exception: Any, export_options: Any, on_full: Any, queue_bytes: Any,
+        raise_exception: Any, export_options: Any, on_full: Any, queue_bytes: Any, system_metrics: Any = False,
     ) -> RecordOptions:  # fmt: skip
-        """Raises `TypeError` or `ValueError` for the first wrong one."""
+        """Raises `TypeError` or `ValueError` for the first wrong one, `ImportError` where psutil is missing."""
         for name, part in (("file_prefix", file_prefix), ("file_suffix", file_suffix)):
             if not isinstance(part, str):
                 raise TypeError(f"{name} is a {type(part).__name__}; expected str.")
@@ -94,6 +91,9 @@ class RecordOptions:
             )
         if on_full not in ("block", "drop"):
             raise ValueError(f"on_full is {on_full!r}; expected 'block' (wait for room) or 'drop' (count and go on).")
+        system_interval = check_interval(system_metrics)
+        if system_interval is not None:
+            load_psutil()
         return cls(
             check_directory("log_dir", log_dir),
             file_prefix,
@@ -104,6 +104,7 @@ class RecordOptions:
             wants_npy(export_options),
             on_full == "drop",
             DEFAULT_RING_BYTES if queue_bytes is None else check_int("queue_bytes", queue_bytes, 1 << 20),
+            system_interval,
         )
 
     def open_sink(self) -> Sink:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from instrument import forks, framework
-from instrument.collect import checks, complaints, convert, ops
+from instrument.collect import beside, checks, complaints, convert, ops
 from instrument.collect.added import Added
 from instrument.collect.options import RecordOptions
 from instrument.errors import RecordingError
@@ -51,12 +51,14 @@ class SummaryRecord:
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
-            default 24 MiB. A record that is larger than a worker's share of it passes through in pieces, and `record`
-            waits for it.
+            default 24 MiB. A record larger than a worker's share passes through in pieces, and `record` waits for it.
+        system_metrics: True, or seconds between samples (True: 5): record what host, process and device are doing, from
+            the first `record` on, as scalars `system/...`, for at most 0.5 % of a core. Needs psutil.
 
     Raises:
         TypeError, ValueError: an option is wrong.
         OSError: the directory cannot be made or written.
+        ImportError: `system_metrics` is asked for without psutil.
     """
 
     def __init__(
@@ -72,10 +74,11 @@ class SummaryRecord:
         *,
         on_full: str = "block",
         queue_bytes: int | None = None,
+        system_metrics: bool | float = False,
     ) -> None:
         options = RecordOptions.check(
             log_dir, file_prefix, file_suffix, num_process, max_file_size, raise_exception, export_options, on_full,
-            queue_bytes,
+            queue_bytes, system_metrics,
         )  # fmt: skip
         self._network = checks.check_network("network", network)
         self._mode = "train"
@@ -86,7 +89,11 @@ class SummaryRecord:
         self._raises = options.raise_exception
         self._sink = options.open_sink()
         self._added = Added(self._sink)
-        self._close_sink = weakref.finalize(self, self._sink.close)  # at exit too, and when the recorder is dropped
+        #: What samples the system for this recorder.
+        self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
+        self._close_sink = weakref.finalize(
+            self, beside.end, self.beside, self._sink.close
+        )  # at exit, and when dropped
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
         forks.tell(self)
@@ -156,12 +163,7 @@ class SummaryRecord:
         else:
             self.add_item(Item(plugin, name, checks.lineage_bytes(plugin, value, name)))
 
-    def record(
-        self,
-        step: int,
-        train_network: Any = None,
-        plugin_filter: Callable[[str], bool] | None = None,
-    ) -> bool:
+    def record(self, step: int, train_network: Any = None, plugin_filter: Callable[[str], bool] | None = None) -> bool:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
 
         Args:
@@ -197,6 +199,8 @@ class SummaryRecord:
                 return False
             self._is_busy = True
             try:
+                if self.beside is not None:
+                    self.beside.reach(number)
                 return self._record(number, train_network, plugin_filter)
             finally:
                 self._is_busy = False
@@ -231,6 +235,8 @@ class SummaryRecord:
         """
         self._inbox.close()
         self._network = None
+        if self.beside is not None:
+            self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
         self._is_closed = True
         self._close_sink()
         self._raise_error()
@@ -269,6 +275,13 @@ class SummaryRecord:
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------ inside
+
+    def _write_beside(self, event: Event) -> None:
+        """In the thread that samples: an event between those of this recorder; none of its errors is taken."""
+        with self._lock:
+            self._added.keep()
+            self._sink.write(event, says=False)
+        self._sink.say()  # a logging handler may want to record something
 
     def _write(self, event: Event) -> bool:
         step, _, items, scalars = event

@@ -50,6 +50,18 @@ class Damage:
     torn: bool
 
 
+def note(damage: list[Damage], one: Damage) -> None:
+    """Add damage of a file; beyond a number of places the last one grows instead, but for an unfinished end."""
+    if len(damage) < MOST_PLACES or one.torn:
+        damage.append(one)
+        return
+    last = damage.pop()
+    offset = min(last.offset, one.offset)
+    end = max(last.offset + last.bytes_skipped, one.offset + one.bytes_skipped)
+    reason = "more places than are told one by one lie between valid frames"
+    damage.append(Damage(one.path, offset, end - offset, reason, last.torn))
+
+
 @dataclass
 class Group:
     """Frames of a block whose payloads are of one length: these begin at `starts` of the block's data, ascending.
@@ -129,11 +141,7 @@ class BlockReader:
 
     def add(self, offset: int, bytes_skipped: int, reason: str, torn: bool = False) -> None:
         """Note damage; beyond a number of places the last one grows instead."""
-        if len(self.damage) >= MOST_PLACES and not torn:
-            last = self.damage.pop()
-            offset, bytes_skipped = last.offset, offset + bytes_skipped - last.offset
-            reason = "more places than are told one by one lie between valid frames"
-        self.damage.append(Damage(self.path, offset, bytes_skipped, reason, torn))
+        note(self.damage, Damage(self.path, offset, bytes_skipped, reason, torn))
 
 
 class _Pass:

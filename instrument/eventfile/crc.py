@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib.util
+from collections.abc import Callable, Iterable
+from importlib.machinery import PathFinder
 
-from crc32c import crc32c
+
+def _load() -> Callable[..., int]:
+    """`crc32c.crc32c` out of the package's compiled module.
+
+    The package itself asks for its own version when it is imported, which reads the metadata of what is installed: more
+    than half of the time that a worker takes to start.
+    """
+    package = importlib.util.find_spec("crc32c")
+    if package is not None and package.submodule_search_locations:
+        found = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+        if found is not None and found.loader is not None:
+            module = importlib.util.module_from_spec(found)
+            found.loader.exec_module(module)
+            if callable(getattr(module, "crc32c", None)):
+                function: Callable[..., int] = module.crc32c
+                return function
+    from crc32c import crc32c  # a version that is built otherwise
+
+    return crc32c
+
+
+crc32c = _load()
 
 MASK_DELTA = 0xA282EAD8
 

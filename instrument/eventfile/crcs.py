@@ -11,10 +11,9 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
-from instrument.eventfile.crc import MASK_DELTA
+from instrument.eventfile.crc import MASK_DELTA, crc32c
 
 #: For longer strings, or fewer of them, a call each is as quick.
 COLUMN_BYTES = 80

@@ -6,13 +6,12 @@ that are never mixed: a payload, `None` for "these bytes end inside a frame", or
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from instrument.errors import CorruptFrame
-from instrument.eventfile.crc import mask, masked_crc
+from instrument.eventfile.crc import crc32c, mask, masked_crc
 
 HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")
@@ -22,6 +21,7 @@ _LENGTH = struct.Struct("<Q")
 CRC_OF_ZERO_LENGTH = mask(crc32c(_LENGTH.pack(0)))
 
 
+@functools.lru_cache(maxsize=1024)  # the frames of a training's steps have few lengths
 def head(length: int) -> bytes:
     """What stands before a payload of `length` bytes."""
     return HEADER.pack(length, mask(crc32c(_LENGTH.pack(length))))

@@ -10,12 +10,11 @@ other cost no more than one.
 from __future__ import annotations
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
 from instrument.eventfile import crcs, frame
 from instrument.eventfile.access import OpenFile
-from instrument.eventfile.crc import mask
+from instrument.eventfile.crc import crc32c, mask
 
 _FIRST_BYTES, _MOST_BYTES = 4 << 10, 1 << 20
 _MARK_BYTES = 4 << 10

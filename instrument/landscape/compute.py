@@ -21,7 +21,8 @@ from instrument._version import __version__
 from instrument.landscape import samples
 from instrument.landscape.crowd import Crowd, Rows, Values, check_executor, here
 from instrument.landscape.evaluate import Evaluator, known
-from instrument.landscape.forward import EvaluationError, Form, Forward, Parts, parts_of
+from instrument.landscape.forward import Form, Forward
+from instrument.landscape.parts import EvaluationError, Parts, parts_of
 from instrument.landscape.plane import Plane
 from instrument.landscape.progress import Progress, Report
 from instrument.landscape.samples import Samples
@@ -140,6 +141,8 @@ def _first(question: Question, forward: Forward, taken: Samples) -> State:
     try:
         form, difference = forward.choose(question.unfold, places)
         origin = Evaluator(forward, plane).at_point(plane.origin_point)
+    except EvaluationError:
+        raise
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise EvaluationError(
             f"The network cannot be evaluated on the samples of callback_fn: {type(error).__name__}: {error}"
@@ -238,14 +241,14 @@ def checked_metrics(parts: Parts, wanted: Any) -> list[str]:
         return []
     if isinstance(wanted, str) or not isinstance(wanted, Iterable):
         raise TypeError(f"metrics is {wanted!r}; expected names of metrics that callback_fn gives, in a list.")
-    names = [str(name) for name in wanted]
+    names = list(dict.fromkeys(str(name) for name in wanted))
     unknown = [name for name in names if name not in parts.metrics]
     if unknown:
         raise ValueError(f"metrics has {unknown}; callback_fn gives those of the names {sorted(parts.metrics)}.")
     names = [name for name in names if not isinstance(parts.metrics[name], train.Loss)]
-    if names and parts.loss is None:
+    if names and not parts.can_measure:
         raise ValueError(
             f"metrics has {names}, which need the network's output; the model of callback_fn computes its loss itself. "
-            "Give the Model a network and a loss_fn, or ask for no metrics."
+            "Give the Model a network and a loss_fn, or an eval_network beside, or ask for no metrics."
         )
     return names

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from instrument.landscape import grid
 from instrument.landscape.evaluate import Evaluator, evaluate, registered
-from instrument.landscape.forward import EvaluationError
+from instrument.landscape.parts import EvaluationError
 
 log = logging.getLogger("instrument")
 

@@ -8,7 +8,7 @@ n * n * P operations and no memory to speak of. The origin of a plane is always 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -107,7 +107,7 @@ def principal_axes(path: Sequence[Weights], kind: str) -> Axes:
     for place, rows in _rows(path, kind):
         vectors[:, place] = np.einsum("ij,jk->ik", mixture, rows - means[:, None])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)  # rounding of the inner products is in the lengths
-    return Axes(_with_sign(vectors), singular)
+    return Axes(with_sign(vectors), singular)
 
 
 def _inner_products(rows: Floats) -> Floats:
@@ -128,7 +128,8 @@ def _check_spread(singular: Floats, count: int) -> None:
         )
 
 
-def _with_sign(vectors: Floats) -> Floats:
+def with_sign(vectors: Floats) -> Floats:
+    """Each (P,) pointing where its entry of largest magnitude is positive."""
     largest = np.argmax(np.abs(vectors), axis=1)
     signs = np.sign(vectors[np.arange(len(vectors)), largest])
     return np.asarray(vectors * signs[:, None])
@@ -259,68 +260,3 @@ def project(path: Sequence[Weights], directions: NDArray[np.floating]) -> tuple[
     outside = np.maximum(squares - np.einsum("ij,ij->i", coordinates, along), 0.0)
     share = np.sqrt(np.divide(outside, squares, out=np.zeros(count), where=squares > 0))
     return np.asarray(coordinates, np.float64), np.asarray(share, np.float64)
-
-
-# ---------------------------------------------------------------- curvature
-
-
-def top_eigenvectors(
-    product: Callable[[Floats], Floats],
-    size: int,
-    count: int = 2,
-    seed: int = 0,
-    steps: int = 100,
-    tolerance: float = 1e-3,
-) -> tuple[Floats, Floats]:
-    """The largest eigenvalues of a symmetric matrix that is known by its products with vectors, and their vectors.
-
-    Lanczos' method with full reorthogonalisation (G. Golub, C. Van Loan, "Matrix Computations", 4th edition, 10.3).
-    It keeps as many vectors as it takes steps.
-
-    Args:
-        product: from v (P,) to H v (P,), both float64.
-        size: P.
-        steps: at most so many products.
-        tolerance: it ends when the residuals |H v - value v| of all that are wanted are less than this share of the
-            largest eigenvalue.
-
-    Returns:
-        Eigenvalues (count,), the largest first, and vectors (count, P) of length 1, the entry of largest magnitude
-        positive. They are fewer where the matrix has fewer.
-    """
-    basis = [_unit(np.random.default_rng(seed).standard_normal(size))]
-    diagonal: list[float] = []
-    beside: list[float] = []
-    while True:
-        image = product(basis[-1])
-        diagonal.append(float(image @ basis[-1]))
-        values, mixtures = _small(diagonal, beside)
-        image = _orthogonal(image, basis)
-        length = float(np.linalg.norm(image))
-        largest = max(float(np.abs(values).max()), 1e-300)
-        residuals = length * np.abs(mixtures[-1, -count:])
-        is_found = len(values) >= count and bool(np.all(residuals <= tolerance * largest))
-        # A length of 0: this is the whole of the space that there is.
-        if is_found or len(diagonal) >= min(steps, size) or length <= 1e-10 * largest:
-            break
-        beside.append(length)
-        basis.append(image / length)
-    chosen = mixtures[:, ::-1][:, :count].T
-    vectors = [_unit(sum((w * v for w, v in zip(one, basis, strict=True)), np.zeros(size))) for one in chosen]
-    return np.array(values[::-1][:count]), _with_sign(np.array(vectors))
-
-
-def _orthogonal(vector: Floats, basis: Sequence[Floats]) -> Floats:
-    for _ in range(2):  # once leaves too much of the others
-        for other in basis:
-            vector = vector - (vector @ other) * other
-    return vector
-
-
-def _small(diagonal: list[float], beside: list[float]) -> tuple[Floats, Floats]:
-    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
-    return np.asarray(values), np.asarray(vectors)
-
-
-def _unit(vector: Floats) -> Floats:
-    return np.asarray(vector / np.linalg.norm(vector))

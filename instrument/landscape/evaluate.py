@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.landscape import work
-from instrument.landscape.forward import EvaluationError, Form, Forward, parts_of
+from instrument.landscape.forward import Form, Forward
+from instrument.landscape.parts import EvaluationError, parts_of
 from instrument.landscape.plane import Plane
 from instrument.landscape.sending import unpickled
 

@@ -15,23 +15,19 @@ from typing import Any
 
 import mindspore
 import numpy as np
-from mindspore import nn, ops, train
+from mindspore import nn, ops
 from numpy.typing import NDArray
 
 from instrument.collect.convert import to_array
-from instrument.errors import InstrumentError
+from instrument.landscape.parts import EvaluationError, Parts
 from instrument.landscape.samples import Samples
 from instrument.landscape.unfold import convolutions, unfolded
-from instrument.landscape.weights import BadCheckpoint, Tensors, listed
+from instrument.landscape.weights import Tensors
 
 log = logging.getLogger("instrument")
 
 #: A quicker form is right when its losses are those of the plain one, but for rounding.
 _SAME_LOSS = 1e-5
-
-
-class EvaluationError(InstrumentError, RuntimeError):
-    """The network cannot be evaluated."""
 
 
 @dataclass(frozen=True)
@@ -41,94 +37,6 @@ class Form:
     graph: bool
     joined: bool
     unfold: bool
-
-
-class _Pass(nn.Cell):
-    """From a batch to the loss and the network's output."""
-
-    def __init__(self, backbone: Any, loss: Any) -> None:
-        super().__init__(auto_prefix=False)  # parameters keep their names
-        self.backbone = backbone
-        self.loss = loss
-
-    def construct(self, data: Any, label: Any) -> Any:
-        output = self.backbone(data)
-        return self.loss(output, label), output
-
-
-class _Whole(nn.Cell):
-    """The same of a network that computes its loss itself: no output is known."""
-
-    def __init__(self, network: Any) -> None:
-        super().__init__(auto_prefix=False)
-        self.network = network
-
-    def construct(self, *columns: Any) -> Any:
-        return self.network(*columns), None
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a `callback_fn` gave, taken apart. `loss` is None where the network computes its loss itself."""
-
-    network: Any
-    backbone: Any
-    loss: Any
-    dataset: Any
-    metrics: Mapping[str, Any]
-
-    @property
-    def cell(self) -> Any:
-        """A new cell: MindSpore keeps what it compiled with the cell."""
-        return _Whole(self.backbone) if self.loss is None else _Pass(self.backbone, self.loss)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """All parameters of the network by name."""
-        return {parameter.name: parameter for parameter in self.network.get_parameters()}
-
-
-def parts_of(answer: Any) -> Parts:
-    """Check and take apart what `callback_fn` returned: model, network, dataset, metrics.
-
-    The loss is that of `model.train_network` inside the cells that train: an optimiser is never run.
-
-    Raises:
-        TypeError, ValueError: it is something else, or the network is not the model's.
-    """
-    if not isinstance(answer, tuple) or len(answer) != 4:
-        found = f"{len(answer)} things" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
-        raise TypeError(f"callback_fn gave {found}; expected (model, network, dataset, metrics).")
-    model, network, dataset, metrics = answer
-    if not isinstance(network, nn.Cell) or not isinstance(getattr(model, "train_network", None), nn.Cell):
-        raise TypeError(
-            f"callback_fn gave a {type(model).__name__} and a {type(network).__name__} first; expected a "
-            "mindspore.train.Model and the network (nn.Cell) inside it."
-        )
-    if metrics is not None and not isinstance(metrics, (Mapping, set)):
-        raise TypeError(f"callback_fn gave a {type(metrics).__name__} as metrics; expected a dictionary by name.")
-    cell = _without_training(model.train_network)
-    backbone, loss = getattr(cell, "_backbone", cell), getattr(cell, "_loss_fn", None)
-    if not {id(one) for one in network.get_parameters()} & {id(one) for one in cell.get_parameters()}:
-        raise ValueError(
-            "callback_fn gave a network that is not part of its model: the weights put into it would change nothing. "
-            "Return the network that the Model was made with."
-        )
-    return Parts(network, backbone, loss, dataset, _metrics(metrics))
-
-
-def _metrics(given: Any) -> dict[str, Any]:
-    """By name, of a dictionary or of a set of names that MindSpore knows."""
-    if isinstance(given, Mapping):
-        return dict(given)
-    return {str(name): train.get_metric_fn(name) for name in given or ()}
-
-
-def _without_training(cell: Any) -> Any:
-    """The cell that gives the loss, inside those that give it to an optimiser."""
-    while getattr(cell, "optimizer", None) is not None and isinstance(getattr(cell, "network", None), nn.Cell):
-        cell = cell.network
-    return cell
 
 
 class Forward:
@@ -149,9 +57,10 @@ class Forward:
         self._metrics = dict(metrics)
         self._samples = samples
         self._stack = ExitStack()
-        self._stack.enter_context(_kept(parts.network, self.parameters))
+        self._stack.enter_context(_kept(parts, self.parameters))
         self._form_stack = self._stack.enter_context(ExitStack())
         self._cell: Any = None
+        self._gradient_cell: Any = None
         self._batches: list[tuple[Any, ...]] = []
         self._sizes: list[int] = []
         self._last: Tensors = {}
@@ -164,7 +73,7 @@ class Forward:
 
     def close(self) -> None:
         self._stack.close()
-        self._cell, self._batches = None, []
+        self._cell, self._gradient_cell, self._batches = None, None, []
 
     # ------------------------------------------------------------------ weights and losses
 
@@ -184,8 +93,8 @@ class Forward:
             loss, output = self._cell(*batch)
             total += _mean(loss) * size
             for metric in self._metrics.values():
-                metric.update(output, batch[1])
-        return np.array([total / sum(self._sizes), *(float(metric.eval()) for metric in self._metrics.values())])
+                self.parts.update(metric, output)
+        return np.array([total / sum(self._sizes), *(_number(*metric) for metric in self._metrics.items())])
 
     # ------------------------------------------------------------------ forms
 
@@ -196,8 +105,9 @@ class Forward:
             self._form_stack.enter_context(_graph_mode())
         if form.unfold:
             self._form_stack.enter_context(unfolded(self.parts.network))
-        self._cell = self.parts.cell
+        self._cell = self.parts.cell(with_output=bool(self._metrics))
         self._cell.set_train(False)
+        self._gradient_cell = None
         samples = self._samples.joined() if form.joined else self._samples
         self._sizes = samples.sizes
         self._batches = [tuple(map(mindspore.Tensor, batch)) for batch in samples.batches]
@@ -245,16 +155,17 @@ class Forward:
 
     def gradient(self, names: Sequence[str]) -> NDArray[np.float64]:
         """(P,): of the mean loss, by these parameters in their order, with the weights as they are."""
-        cell = _Gradient(self._cell, [self.parameters[name] for name in names])
+        if self._gradient_cell is None or self._gradient_cell.names != list(names):
+            self._gradient_cell = _Gradient(self._cell, [self.parameters[name] for name in names])
         total: NDArray[np.float64] = np.zeros(0)
         for batch, size in zip(self._batches, self._sizes, strict=True):
-            found = cell(*batch)
+            found = self._gradient_cell(*batch)
             flat = np.concatenate([one.asnumpy().reshape(-1).astype(np.float64) for one in found]) * size
             total = flat if not total.size else total + flat
         return total / sum(self._sizes)
 
 
-class _Loss(nn.Cell):
+class _First(nn.Cell):
     def __init__(self, cell: Any) -> None:
         super().__init__(auto_prefix=False)
         self.cell = cell
@@ -266,7 +177,8 @@ class _Loss(nn.Cell):
 class _Gradient(nn.Cell):
     def __init__(self, cell: Any, parameters: Sequence[Any]) -> None:
         super().__init__(auto_prefix=False)
-        self.cell = _Loss(cell)
+        self.names = [parameter.name for parameter in parameters]  # one cell is compiled once
+        self.cell = _First(cell)
         self.weights = mindspore.ParameterTuple(parameters)
         self.operator = ops.GradOperation(get_by_list=True)
 
@@ -274,27 +186,27 @@ class _Gradient(nn.Cell):
         return self.operator(self.cell, self.weights)(*columns)
 
 
-def check_names(parts: Parts, tensors: Tensors, number: int, unit: str) -> list[str]:
-    """Whether a checkpoint has each of the network's parameters, in its shape; what it has beside them.
-
-    Raises:
-        BadCheckpoint: it has not.
-    """
-    parameters = parts.parameters
-    missing = sorted(set(parameters) - set(tensors))
-    extra = sorted(set(tensors) - set(parameters))
-    where = f"The network of callback_fn and the checkpoint of {unit} {number} do not fit"
-    if missing:
-        others = f"; it has {listed(extra)} instead" if extra else ""
-        raise BadCheckpoint(f"{where}: the checkpoint has no {listed(missing)}{others}.")
-    for name, parameter in parameters.items():
-        if tuple(parameter.shape) != tuple(tensors[name].shape):
-            raise BadCheckpoint(f"{where}: {name} has shape {tuple(parameter.shape)} and {tensors[name].shape}.")
-    return extra
-
-
 def _mean(loss: Any) -> float:
     return float(np.mean(loss.asnumpy().astype(np.float64)))
+
+
+def _number(name: str, metric: Any) -> float:
+    """The value of a metric.
+
+    Raises:
+        EvaluationError: it is not one number.
+    """
+    value = metric.eval()
+    if np.ndim(value) != 0 or isinstance(value, (dict, str)):
+        raise EvaluationError(
+            f"The metric {name!r} gives {_kind(value)}; expected one number. Leave it out of metrics, or take one that "
+            "is averaged."
+        )
+    return float(value)
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}" + (f" of shape {np.shape(value)}" if np.ndim(value) else "")
 
 
 def _difference(found: Sequence[float], wanted: Sequence[float]) -> float:
@@ -316,10 +228,10 @@ def _graph_mode() -> Iterator[None]:
 
 
 @contextmanager
-def _kept(network: Any, parameters: Mapping[str, Any]) -> Iterator[None]:
-    """Afterwards the network has the parameters, and its cells the mode, that they have now."""
+def _kept(parts: Parts, parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Afterwards the network has the parameters, and all cells the mode, that they have now."""
     before = {name: to_array(parameter, name)[0].copy() for name, parameter in parameters.items()}
-    modes = [(cell, cell.training) for _, cell in network.cells_and_names()]
+    modes = [(cell, cell.training) for cell in [*parts.cells, *dict(parts.network.cells_and_names()).values()]]
     try:
         yield
     finally:

@@ -8,8 +8,10 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
+from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.landscape import compute, grid, planes, weights
 from instrument.landscape.crowd import check_executor
@@ -18,7 +20,7 @@ from instrument.landscape.planes import AUTO
 from instrument.landscape.progress import Report
 from instrument.landscape.sending import pickled
 from instrument.landscape.weights import BadCheckpoint, Source
-from instrument.landscape.workers import Processes
+from instrument.landscape.workers import Device, Processes
 from instrument.values import LossSurface
 
 log = logging.getLogger("instrument")
@@ -71,7 +73,8 @@ class SummaryLandscape:
 
         Args:
             collect_landscape: options that replace those of the collector, by its names.
-            device_ids: one worker process for each; None or a single one computes in this process. On the CPU only
+            device_ids: one worker process for each, which uses that device of the target (`device_target`) of this
+                process's context. None, or the one that this process uses, computes in this process. On the CPU only
                 their number counts.
             output: the directory for the event file; the run's own by default.
 
@@ -83,14 +86,14 @@ class SummaryLandscape:
             FileNotFoundError: there are no checkpoints.
         """
         source = _changed(weights.find(self._directory), collect_landscape)
-        devices = _check_devices(device_ids)
+        devices, directory = _elsewhere(_check_devices(device_ids)), self._output(output)
         parts = compute.prepare(callback_fn)
-        wanted = [name for name in parts.metrics if parts.loss is not None]
+        wanted = [*parts.metrics] if parts.can_measure else []
         metrics = compute.checked_metrics(parts, wanted)
-        if len(devices) > 1:
+        if devices:
             pickled(callback_fn)
-        with _processes(devices if len(devices) > 1 else []) as executor:
-            options = Options(callback_fn, parts, metrics, source.samples, True, executor, None, self._output(output))
+        with _processes(devices) as executor:
+            options = Options(callback_fn, parts, metrics, source.samples, True, executor, None, directory)
             return generate(source, options)
 
     # ------------------------------------------------------------------ ours
@@ -148,9 +151,10 @@ class SummaryLandscape:
             EvaluationError: the network cannot be evaluated.
         """
         wish = planes.wish(axes, normalize, size, extent, seed, parameters)
+        _check_text(tag, "tag")
         source = self._source(checkpoints, num_samples)
+        numbers = _numbers(source, interval)
         with self._options(callback_fn, metrics, executor, workers, source, unfold, output, progress) as options:
-            numbers = _numbers(source, interval)
             if not wish.has_path:
                 numbers = numbers[-1:]
             name = tag or f"landscape_{[numbers[0], numbers[-1]] if wish.has_path else numbers}_{wish.axes}"
@@ -186,10 +190,12 @@ class SummaryLandscape:
         """
         wish = planes.wish("anchored", None, size, "auto", 0, parameters)
         ends = grid.check_extent((*_two(extent), -1.0, 1.0))
+        _check_text(tag, "tag")
         source = self._source(checkpoints, num_samples)
+        every = _numbers(source, None)
+        chosen = [every[0] if first is None else first, every[-1] if last is None else last]
+        _numbers(source, chosen)
         with self._options(callback_fn, metrics, executor, workers, source, unfold, output, progress) as options:
-            every = _numbers(source, None)
-            chosen = [every[0] if first is None else first, every[-1] if last is None else last]
             found = {one.number: one for one in weights.load(source, chosen)}
             path = [found[number] for number in chosen]
             layout, excluded = layout_of(wish, path, options.parts, source.unit)
@@ -200,7 +206,11 @@ class SummaryLandscape:
     # ------------------------------------------------------------------ what both share
 
     def _output(self, output: Any) -> str:
-        return self._directory if output is None else os.path.abspath(os.path.expanduser(os.fspath(output)))
+        if output is None:
+            return self._directory
+        if not isinstance(output, (str, os.PathLike)):
+            raise TypeError(f"output is a {type(output).__name__}; expected the path of a directory, or None.")
+        return os.path.abspath(os.path.expanduser(os.fsdecode(output)))
 
     def _source(self, checkpoints: Any, num_samples: Any) -> Source:
         if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):
@@ -220,18 +230,23 @@ class SummaryLandscape:
             raise ValueError(f"workers is {workers!r}; expected an int of at least 0.")
         if workers and executor is not None:
             raise ValueError("Give either executor or workers, not both.")
+        if not isinstance(unfold, bool):
+            raise TypeError(f"unfold is {unfold!r}; expected True or False.")
+        if progress is not None and not callable(progress):
+            raise TypeError(
+                f"progress is a {type(progress).__name__}; expected a function of three arguments, or None."
+            )
+        directory = self._output(output)
         parts = compute.prepare(callback)
         names = compute.checked_metrics(parts, metrics)
         if workers or executor is not None:
             pickled(callback)
         with _processes([None] * workers) as own:
-            yield Options(
-                callback, parts, names, source.samples, unfold, executor or own, progress, self._output(output)
-            )
+            yield Options(callback, parts, names, source.samples, unfold, executor or own, progress, directory)
 
 
 @contextmanager
-def _processes(devices: Sequence[int | None]) -> Iterator[Executor | None]:
+def _processes(devices: Sequence[Device | None]) -> Iterator[Executor | None]:
     """An executor with a process for each device, none where there are no devices."""
     if not devices:
         yield None
@@ -245,11 +260,29 @@ def _processes(devices: Sequence[int | None]) -> Iterator[Executor | None]:
     executor.shutdown()
 
 
-def _numbers(source: Source, interval: Sequence[int] | None) -> list[int]:
+def _check_text(value: Any, name: str) -> None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise TypeError(f"{name} is {value!r}; expected a text, or None.")
+
+
+def _numbers(source: Source, interval: Any) -> list[int]:
+    """The steps or epochs that are meant, ascending.
+
+    Raises:
+        TypeError: they are no numbers.
+        BadCheckpoint: there are none, or no such checkpoints.
+    """
+    if interval is not None:
+        if isinstance(interval, str) or not isinstance(interval, Iterable):
+            raise TypeError(f"interval is {interval!r}; expected steps or epochs, in a list.")
+        interval = list(interval)
+        if not all(isinstance(number, Integral) and not isinstance(number, bool) for number in interval):
+            raise TypeError(f"{interval} are no steps or epochs; expected numbers (int).")
+        weights.check_numbers(source, interval)
     numbers = sorted(set(source.files if interval is None else interval))
     if not numbers:
         raise BadCheckpoint("There is no checkpoint at all; training reached none of the steps that were asked for.")
-    return numbers
+    return [int(number) for number in numbers]
 
 
 def _two(extent: Any) -> tuple[float, float]:
@@ -284,3 +317,11 @@ def _check_devices(device_ids: Any) -> list[int]:
     if not all(number in _DEVICES for number in device_ids) or len(set(device_ids)) < len(device_ids):
         raise ValueError(f"device_ids is {list(device_ids)}; expected different numbers from 0 to 7.")
     return list(device_ids)
+
+
+def _elsewhere(numbers: Sequence[int]) -> list[Device]:
+    """The devices for worker processes; none where this process is on the one that is meant."""
+    target = framework.device_target()
+    if len(numbers) == 1 and (target == "CPU" or numbers[0] == framework.device_id()):
+        return []
+    return [(target, number) for number in numbers]

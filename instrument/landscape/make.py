@@ -15,7 +15,8 @@ from instrument.errors import InstrumentError
 from instrument.landscape import compute, hessian, planes, samples, weights
 from instrument.landscape.compute import Answer, Question
 from instrument.landscape.directions import Floats, Layout, NoPlane
-from instrument.landscape.forward import Forward, Parts, check_names
+from instrument.landscape.forward import Forward
+from instrument.landscape.parts import Parts, check_names
 from instrument.landscape.plane import Plane
 from instrument.landscape.planes import Known, Wish
 from instrument.landscape.progress import Report

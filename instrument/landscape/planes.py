@@ -202,7 +202,7 @@ def _vectors(
         values, vectors = eigenvectors()
         if len(vectors) < 2:
             raise directions.NoPlane("The loss curves along one direction at most; there is no plane of eigenvectors.")
-        return vectors, np.empty(0), {"eigenvalues": values.tolist()}
+        return vectors[:2], np.empty(0), {"eigenvalues": values.tolist()}
     if wish.axes == "given":
         return np.array([_given(one, layout) for one in wish.given]), np.empty(0), {}
     if len(weights) < LEAST_POINTS:

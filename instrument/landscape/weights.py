@@ -140,17 +140,22 @@ def load(source: Source, numbers: Iterable[int]) -> list[Checkpoint]:
         BadCheckpoint: one is missing, damaged or not finite, or they hold different parameters.
     """
     wanted = sorted(set(numbers))
-    missing = [number for number in wanted if number not in source.files]
-    if missing:
-        raise BadCheckpoint(
-            f"There is no checkpoint for {source.unit} {listed(missing)}: training did not stop there. There are "
-            f"those of {source.unit} {listed(sorted(source.files))}."
-        )
+    check_numbers(source, wanted)
     found = [Checkpoint(number, read(source.files[number], number, source.unit)) for number in wanted]
     for one in found:
         _check_finite(one, source.unit)
         _check_same(one, found[-1], source.unit)
     return found
+
+
+def check_numbers(source: Source, numbers: Iterable[int]) -> None:
+    """Raises `BadCheckpoint` where there is no checkpoint of one of these numbers."""
+    missing = sorted({number for number in numbers if number not in source.files})
+    if missing:
+        raise BadCheckpoint(
+            f"There is no checkpoint for {source.unit} {listed(missing)}: training did not stop there. There are "
+            f"those of {source.unit} {listed(sorted(source.files))}."
+        )
 
 
 def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[Any]]:

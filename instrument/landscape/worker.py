@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 from instrument.landscape.workers import LENGTH
 
 
-def main(answers: int, device: int | None) -> None:
+def main(answers: int, device: tuple[str, int] | None) -> None:
     """Work until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
     if device is not None:
-        _pin(device)
+        _pin(*device)
     while True:
         task, sources = pickle.loads(tasks.get())
         _remember(sources)
@@ -39,11 +39,14 @@ def _listen(stream: BinaryIO, tasks: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def _pin(device: int) -> None:
+def _pin(target: str, number: int) -> None:
+    """Use this device, before anything else is done with MindSpore. A CPU has no numbers."""
     import mindspore
 
-    if mindspore.get_context("device_target") != "CPU":
-        mindspore.set_context(device_id=device)
+    if mindspore.get_context("device_target") != target:
+        mindspore.set_context(device_target=target)
+    if target != "CPU":
+        mindspore.set_context(device_id=number)
 
 
 def _remember(sources: dict[str, list[str]] | None) -> None:

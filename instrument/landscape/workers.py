@@ -25,6 +25,9 @@ from typing import Any
 
 log = logging.getLogger("instrument")
 
+#: Target, as MindSpore names it, and number.
+Device = tuple[str, int]
+
 LENGTH = struct.Struct("<Q")
 #: A task is given up when so many workers died over it.
 _MOST_TRIES = 3
@@ -46,12 +49,13 @@ class _Died(Exception):
 
 
 class Processes(Executor):
-    """One worker process for each entry of `devices`, the number of the device that it uses, or None for any.
+    """One worker process for each entry of `devices`, the target and number of the device that it uses, or None for
+    that of MindSpore's choice.
 
     Arguments and results travel as pickles; a function is pickled by its name.
     """
 
-    def __init__(self, devices: Sequence[int | None], task_limit_seconds: float = TASK_LIMIT_SECONDS) -> None:
+    def __init__(self, devices: Sequence[Device | None], task_limit_seconds: float = TASK_LIMIT_SECONDS) -> None:
         self._limit = task_limit_seconds
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._closed = False
@@ -89,7 +93,7 @@ class Processes(Executor):
 
     # ------------------------------------------------------------------ the thread of one worker
 
-    def _serve(self, device: int | None) -> None:
+    def _serve(self, device: Device | None) -> None:
         worker: _Worker | None = None
         try:
             while (task := self._tasks.get()) is not None:
@@ -100,7 +104,7 @@ class Processes(Executor):
                 worker.end()
                 self.workers.pop(worker.process.pid, None)
 
-    def _do(self, task: _Task, worker: _Worker | None, device: int | None) -> _Worker | None:
+    def _do(self, task: _Task, worker: _Worker | None, device: Device | None) -> _Worker | None:
         """Have a task done by the worker, or by a new one; the worker for the next task."""
         try:
             if worker is None:
@@ -141,7 +145,7 @@ class _Task:
 class _Worker:
     """A process, and the pipe on which it answers."""
 
-    def __init__(self, device: int | None) -> None:
+    def __init__(self, device: Device | None) -> None:
         self._answers, theirs = os.pipe()
         command = [sys.executable, "-c", _START, json.dumps(sys.path), str(theirs), json.dumps(device)]
         try:

@@ -54,7 +54,9 @@ class _StopAt(Callback):
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
-        number = int(run_context.original_args().cur_epoch_num)
+        self._begin_epoch(int(run_context.original_args().cur_epoch_num))
+
+    def _begin_epoch(self, number: int) -> None:
         marks.begin_epoch(number)
         self._first_epoch = number if self._first_epoch is None else self._first_epoch
         self._last_epoch = number
@@ -114,7 +116,8 @@ class _StopAt(Callback):
         try:
             self._recorder.ask(Request.START)
         except RuntimeError as error:
-            log.error("%s: the window (%s) is not recorded: %s", type(self).__name__, self._asked, error)
+            self._recorder.missed = f"the window ({self._asked}) is not recorded: {error}"
+            log.error("%s: %s", type(self).__name__, self._recorder.missed)
 
     def _close(self, reason: str = "") -> None:
         self._recorder.ask(Request.EXIT if reason else Request.STOP, reason)
@@ -203,12 +206,12 @@ class StopAtEpoch(_StopAt):
         number = int(run_context.original_args().cur_epoch_num)
         if not self._is_over and self._start <= number <= self._stop:
             self._open()
-        super().on_train_epoch_begin(run_context)
+        self._begin_epoch(number)
 
     @marks.hook
     def on_train_epoch_end(self, run_context: Any) -> None:
         number = int(run_context.original_args().cur_epoch_num)
-        super().on_train_epoch_end(run_context)
+        marks.end_epoch(number)
         if self._recorder.is_recording and number >= self._stop:
             is_late = self._first_epoch is not None and self._first_epoch > self._start
             self._close(f"the training began with epoch {self._first_epoch}" if is_late else "")

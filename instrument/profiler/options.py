@@ -246,6 +246,13 @@ def check_directory(name: str, value: Any) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
+def check_steps(value: Any) -> list[int]:
+    """The numbers of steps; raises `TypeError` for what is no list of such, `ValueError` for a negative one."""
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+        raise TypeError(f"step_list is {value!r}; expected a list of numbers of steps.")
+    return [check_count("step_list", one) for one in value]
+
+
 def check_callable(name: str, value: Any) -> Callable[..., Any] | None:
     if value is not None and not callable(value):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected a function or None.")

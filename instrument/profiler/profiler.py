@@ -10,6 +10,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
+from instrument import framework
 from instrument.profiler import window
 from instrument.profiler.control import Request, State
 from instrument.profiler.options import (
@@ -18,6 +19,7 @@ from instrument.profiler.options import (
     ProfilerLevel,
     check_callable,
     check_directory,
+    check_steps,
     from_arguments,
 )
 from instrument.profiler.recorder import Recorder
@@ -219,6 +221,8 @@ class Profiler:
     ) -> Any:
         """Close the window if one is open, and explain the latest one: a `Profile`, saved beside the trace.
 
+        Where a window was asked for and not reached the profile is empty, says so, and is not saved.
+
         Args:
             offline_path: a trace event file, run or raw directory to explain instead.
             pretty: indent the JSON files.
@@ -232,7 +236,10 @@ class Profiler:
             raise ValueError(f"mode is {mode!r}; expected 'sync' or 'async'.")
         if offline_path is not None:
             return self.offline_analyse(offline_path, pretty, step_list)
-        profile = _steps_of(self._profile(), step_list)
+        profile = self._profile()
+        if self._is_missed:
+            return profile
+        profile = _steps_of(profile, step_list)
         profile.save(self.recorder.output_path, pretty=pretty)
         return profile
 
@@ -265,7 +272,15 @@ class Profiler:
         """Write the timeline for Perfetto or chrome://tracing; compressed if `path` ends with `.gz`."""
         self._profile().export_chrome_trace(path)
 
+    @property
+    def _is_missed(self) -> bool:
+        """Nothing was recorded, and why is known."""
+        return self.recorder.state is State.IDLE and bool(self.recorder.missed)
+
     def _profile(self) -> Any:
+        if self._is_missed:
+            where = (self.recorder.output_path, framework.device_target().lower(), self.recorder.missed)
+            return import_module("instrument.analyse.profile").nothing(*where)
         self._ask(Request.ANALYSE)
         if self.recorder.latest is None:
             raise RuntimeError(
@@ -288,7 +303,7 @@ def _explain(path: str, number: int) -> Any:
 def _steps_of(profile: Any, steps: Sequence[int] | None) -> Any:
     if steps is None:
         return profile
-    numbers = sorted(steps)
+    numbers = sorted(check_steps(steps))
     if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
-        raise ValueError(f"step_list is {list(steps)}; expected consecutive numbers of steps.")
+        raise ValueError(f"step_list is {list(steps)}; expected consecutive numbers of steps, such as [3, 4, 5].")
     return profile.of_steps(numbers[0], numbers[-1])

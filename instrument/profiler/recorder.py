@@ -116,8 +116,7 @@ class Recorder:
             other = _recording.output_path if _recording is not None and _recording is not self else ""
             row = control.decide(self.state, request, other)
             if row.refusal:
-                is_known = self.missed and request is control.Request.ANALYSE
-                raise RuntimeError(f"Profiler({self.output_path!r}): {self.missed if is_known else row.refusal}")
+                raise RuntimeError(f"Profiler({self.output_path!r}): {row.refusal}")
             if row.warning:
                 self._say(logging.WARNING, row.warning)
             is_outermost, self._is_busy = not self._is_busy, True

@@ -115,6 +115,7 @@ class Window:
             "reason": reason,
             "dropped_marks": self.dropped,
             "metadata": metadata,
+            **self._backend.facts(),
         }  # fmt: skip
         self._write(f"window.{self._rank}.json", json.dumps(described, ensure_ascii=False, indent=1).encode())
         self._write(f"marks.{self._rank}.bin", records.tobytes())

@@ -1,46 +1,52 @@
 """The points of one tag in one file as columns, as they come out of its blocks.
 
 Numbers are taken out at once. Every other value stays in the file: what is kept is where it stands and two states of
-its frame's checksum, before it and behind it, so that it is read alone, when it is wanted, and still checked.
+its frame's checksum, before it and behind it, so that it is read alone, when it is wanted, and still checked. That is
+a row of a table and no object, as a small value takes fewer bytes in its file than an object does in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
-from instrument.codec.outline import Place
+from instrument.codec.outline import Decode, Place
 from instrument.errors import CorruptMessage
-from instrument.eventfile import frame
 from instrument.eventfile.access import OpenFile
-from instrument.eventfile.crc import unmask
+from instrument.eventfile.crc import crc32c, unmask
 
 #: What stands behind a value in its frame is read along up to this size, as the checksum at its end is known.
 _SHORT_TAIL_BYTES = 4096
+#: Parts of a column that have fewer points together are joined at once: an array takes a hundred bytes by itself.
+_FEW_POINTS = 512
+
+#: Where a value stands: `length` bytes at `offset`, checked together with `tail` bytes behind them.
+_FIELDS = [("offset", "<i8"), ("length", "<i8"), ("tail", "<i4"), ("before", "<u4"), ("through", "<u4"),
+           ("source", "<i4")]  # fmt: skip
+_PLACE = np.dtype(_FIELDS)
+_HEAD = [("start", "<i8"), ("step", "<i8"), ("wall_time", "<f8")]
+_ONE_NUMBER, _ONE_PLACE = np.dtype([*_HEAD, ("raw", "<f8")]), np.dtype([*_HEAD, ("raw", _FIELDS)])
+_NUMBER_ROW, _PLACE_ROW = struct.Struct("<qqdd"), struct.Struct("<qqdqqiIIi")
 
 Column = NDArray[Any]
 
 
-class Stored:
-    """A value in its file: `length` bytes at `offset`, checked together with `tail` bytes behind them."""
+class Source(NamedTuple):
+    """Where values of a kind come from."""
 
-    __slots__ = ("_crcs", "_decode", "_path", "_tail", "length", "offset")
+    path: str
+    decode: Decode
 
-    def __init__(self, path: str, base: int, payload: memoryview, footer: int, place: Place) -> None:
-        assert place.decode is not None
-        before = crc32c(payload[: place.start])
-        self._tail = len(payload) - place.end
-        if self._tail > _SHORT_TAIL_BYTES:
-            self._tail, through = 0, crc32c(payload[place.start : place.end], before)
-        else:
-            through = unmask(footer)
-        self._crcs = before, through
-        self._path, self.offset, self.length = path, base + place.start, place.end - place.start
-        self._decode = place.decode
+
+class Stored(NamedTuple):
+    """A value in its file; `place` is a row of the table."""
+
+    source: Source
+    place: Any
 
     def __call__(self) -> Any:
         """Read and decode it.
@@ -48,26 +54,71 @@ class Stored:
         Raises:
             CorruptMessage: it is no such value, or no longer there as it was when the file was read.
         """
-        return self._decode(self.data())
+        return self.source.decode(self.data())
+
+    @property
+    def offset(self) -> int:
+        """Where it begins in the file."""
+        return int(self.place["offset"])
+
+    @property
+    def length(self) -> int:
+        """Its bytes."""
+        return int(self.place["length"])
 
     def data(self) -> memoryview:
         """Its encoded bytes."""
+        path, checked_bytes = self.source.path, self.length + int(self.place["tail"])
         try:
-            with OpenFile(self._path) as file:
-                found = file.read(self.offset, self.length + self._tail)
+            with OpenFile(path) as file:
+                found = file.read(self.offset, checked_bytes)
         except OSError as error:
-            raise CorruptMessage(f"{self._path} cannot be read: {error.strerror}") from error
-        if len(found) < self.length + self._tail or crc32c(found, self._crcs[0]) != self._crcs[1]:
-            raise CorruptMessage(f"{self._path} was changed at byte {self.offset} since it was read")
+            raise CorruptMessage(f"{path} cannot be read: {error.strerror}") from error
+        if len(found) < checked_bytes or crc32c(found, int(self.place["before"])) != self.place["through"]:
+            raise CorruptMessage(f"{path} was changed at byte {self.offset} since it was read")
         return found[: self.length].toreadonly()
 
 
+class StoredColumn:
+    """Values in files; an index gives one as `Stored`, anything else that NumPy takes as one a part of the column."""
+
+    __slots__ = ("places", "sources")
+
+    def __init__(self, places: Column, sources: list[Source]) -> None:
+        self.places, self.sources = places, sources
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, (int, np.integer)):
+            place = self.places[key]
+            return Stored(self.sources[place["source"]], place)
+        return StoredColumn(self.places[key], self.sources)
+
+    def __iter__(self) -> Iterator[Stored]:
+        return (Stored(self.sources[place["source"]], place) for place in self.places)
+
+    @classmethod
+    def joined(cls, parts: list[StoredColumn]) -> StoredColumn:
+        """One after the other."""
+        places, sources = [], list(dict.fromkeys(source for part in parts for source in part.sources))
+        for part in parts:
+            if part.sources == sources[: len(part.sources)]:
+                places.append(part.places)
+                continue
+            moved = part.places.copy()
+            moved["source"] = np.array([sources.index(source) for source in part.sources])[moved["source"]]
+            places.append(moved)
+        return cls(np.concatenate(places), sources)
+
+
 class Columns(NamedTuple):
-    """Some points; `raw` are float32 or float64 numbers, or objects, functions that decode a value."""
+    """Some points; `raw` are float32 or float64 numbers, or a `StoredColumn`."""
 
     step: NDArray[np.int64]
     wall_time: NDArray[np.float64]
-    raw: Column
+    raw: Any
 
 
 class Chunk(NamedTuple):
@@ -77,59 +128,145 @@ class Chunk(NamedTuple):
     columns: Columns
 
 
+class Sharing:
+    """Puts columns together, those that several tags have in common only once; it is kept for one pass over the tags.
+
+    Tags that are recorded together share their steps and times: a number takes four bytes then, and not twenty.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], Column] = {}
+        #: What identities stand for must not go away meanwhile.
+        self._alive: list[Any] = []
+
+    def _once(self, make: Callable[..., Column], *arrays: Column) -> Column:
+        key = (make, *map(id, arrays))
+        if key not in self._made:
+            self._made[key] = make(*arrays)
+            self._alive.append(arrays)
+        return self._made[key]
+
+    def joined(self, parts: list[Columns]) -> Columns:
+        """The points of several parts one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        step, wall_time, raw = zip(*parts, strict=True)
+        return Columns(self._once(_concatenated, *step), self._once(_concatenated, *wall_time), _joined_raw(list(raw)))
+
+    def ordered(self, columns: Columns, starts: list[Column]) -> Columns:
+        """Points in the order in which their frames start."""
+        order = self._once(_order, self._once(_concatenated, *starts))
+        step, wall_time = (self._once(_taken, column, order) for column in columns[:2])
+        return Columns(step, wall_time, columns.raw[order])
+
+
+def _concatenated(*parts: Column) -> Column:
+    return np.concatenate(parts)
+
+
+def _order(starts: Column) -> Column:
+    return np.argsort(starts, kind="stable")
+
+
+def _taken(column: Column, order: Column) -> Column:
+    taken: Column = column[order]
+    return taken
+
+
+def _joined_raw(parts: list[Any]) -> Any:
+    return StoredColumn.joined(parts) if isinstance(parts[0], StoredColumn) else np.concatenate(parts)
+
+
 class FilePoints:
     """What one file holds of one tag, in file order."""
 
-    __slots__ = ("_block", "_settled", "_single")
+    __slots__ = ("_block", "_settled", "_single", "_sources")
 
     def __init__(self) -> None:
         self._settled: list[Columns] = []
         self._block: list[Chunk] = []
-        self._single: list[tuple[int, int, float, Any]] = []
+        #: Rows of what came one by one in the block at hand.
+        self._single = bytearray()
+        self._sources: list[Source] = []
 
     def add(self, chunk: Chunk) -> None:
         """Take points of the block at hand."""
         self._block.append(chunk)
 
-    def add_one(self, start: int, step: int, wall_time: float, raw: float | Callable[[], Any]) -> None:
-        """Take one point of the block at hand: a number, or a function that decodes a value."""
-        self._single.append((start, step, wall_time, raw))
+    def add_number(self, start: int, step: int, wall_time: float, value: float) -> None:
+        """Take one number of the block at hand."""
+        self._single += _NUMBER_ROW.pack(start, step, wall_time, value)
 
-    def end_block(self) -> None:
+    def add_stored(self, start: int, step: int, wall_time: float, where: Where) -> None:
+        """Take one value of the block at hand that stays in the file."""
+        if where.source not in self._sources:
+            self._sources.append(where.source)
+        source = self._sources.index(where.source)
+        self._single += _PLACE_ROW.pack(start, step, wall_time, *where.row, source)
+
+    def end_block(self, sharing: Sharing) -> None:
         """Put what the block had in the order of its frames."""
         if self._single:
-            starts, steps, wall_times, raws = zip(*self._single, strict=True)
-            columns = Columns(np.array(steps, np.int64), np.array(wall_times, np.float64), _column(raws))
-            self._block.append(Chunk(np.array(starts, np.int64), columns))
-            self._single = []
-        columns = joined([chunk.columns for chunk in self._block])
+            self._block.append(self._singles())
+            self._single = bytearray()
+        columns = sharing.joined([chunk.columns for chunk in self._block])
         if len(self._block) > 1:
-            order = np.argsort(np.concatenate([chunk.starts for chunk in self._block]), kind="stable")
-            columns = Columns._make(column[order] for column in columns)
-        self._settled.append(columns)
+            columns = sharing.ordered(columns, [chunk.starts for chunk in self._block])
         self._block = []
+        self._settled.append(columns)
+        while len(self._settled) > 1 and len(self._settled[-2].step) + len(self._settled[-1].step) < _FEW_POINTS:
+            self._settled[-2:] = [sharing.joined(self._settled[-2:])]
+
+    def settle(self, sharing: Sharing) -> None:
+        """Put all blocks together."""
+        self._settled = [sharing.joined(self._settled)]
+
+    def _singles(self) -> Chunk:
+        rows = np.frombuffer(self._single, _ONE_PLACE if self._sources else _ONE_NUMBER)
+        raw = rows["raw"].copy()
+        columns = Columns(
+            rows["step"].copy(), rows["wall_time"].copy(), StoredColumn(raw, self._sources) if self._sources else raw
+        )
+        return Chunk(rows["start"].copy(), columns)
+
+    def __len__(self) -> int:
+        return sum(len(columns.step) for columns in self._settled)
 
     def columns(self) -> Columns:
-        """All of it."""
-        if len(self._settled) > 1:
-            self._settled = [joined(self._settled)]
+        """All of it, once it has been settled."""
         return self._settled[0]
 
 
-def _column(raw: tuple[Any, ...]) -> Column:
-    if isinstance(raw[0], float):
-        return np.array(raw, np.float64)
-    column = np.empty(len(raw), object)
-    column[:] = raw
-    return column
+class Where(NamedTuple):
+    """A value in its file: the columns of its row but the last, which is `source`."""
+
+    source: Source
+    row: tuple[int, int, int, int, int]
 
 
-def joined(parts: list[Columns]) -> Columns:
-    """The points of several parts one after the other."""
-    return parts[0] if len(parts) == 1 else Columns._make(map(np.concatenate, zip(*parts, strict=True)))
+class Payload:
+    """A payload at `offset` of the file at `path`, whose frame ends in `footer`; says where its values stand."""
 
+    def __init__(self, path: str, offset: int, data: memoryview, footer: int) -> None:
+        self._path, self._offset, self._data, self._footer = path, offset, data, footer
+        #: The checksum of the bytes before `_end`: a payload has many values, and is read through once.
+        self._end = self._crc = 0
 
-def stored(path: str, base: int, data: memoryview, start: int, length: int, place: Place) -> Stored:
-    """The value at `place` of the payload at `start` of a block's `data`, which begins at `base` of the file."""
-    (footer,) = frame.FOOTER.unpack_from(data, start + length)
-    return Stored(path, base + start, data[start : start + length], footer, place)
+    def stored(self, place: Place) -> Where:
+        """The value at a place."""
+        assert place.decode is not None
+        before = self._crc_of(place.start)
+        tail = len(self._data) - place.end
+        if tail > _SHORT_TAIL_BYTES:
+            tail, through = 0, self._crc_of(place.end)
+        else:
+            through = unmask(self._footer)
+        row = (self._offset + place.start, place.end - place.start, tail, before, through)
+        return Where(Source(self._path, place.decode), row)
+
+    def _crc_of(self, end: int) -> int:
+        if end < self._end:
+            self._end = self._crc = 0
+        self._crc = crc32c(self._data[self._end : end], self._crc)
+        self._end = end
+        return self._crc

@@ -20,17 +20,23 @@ from instrument.codec.outline import Outline, Place
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
-from instrument.eventfile.blocks import Block, BlockReader, Damage, Group
+from instrument.eventfile.blocks import Block, BlockReader, Damage, Group, note
 from instrument.read import alike
-from instrument.read.columns import Chunk, Columns, FilePoints, stored
+from instrument.read.columns import Chunk, Columns, FilePoints, Payload, Sharing
 from instrument.values import TRACE_KIND, Gap, Lineage
 
 #: A file whose last so many bytes are others than they were is another file.
 _LAST_BYTES = 64
 #: A tag takes half a kilobyte and more: a file could make millions of them out of a few megabytes.
 MOST_TAGS = 50_000
+#: The same holds for what a file tells of its run, and for gaps.
+MOST_TOLD = 20_000
+#: Points that come one by one may take more memory than they have bytes in the file, but no more than this.
+_SPARE_BYTES = 16 << 20
+_NUMBER_BYTES, _STORED_BYTES = 24, 48
 #: So many places of damage, the last ones, are looked at again when reading goes on.
 _MENDED = 16
+_TAGS = f"tags beyond the file's first {MOST_TAGS}"
 #: A kind and a tag.
 Key = tuple[str, str]
 
@@ -66,7 +72,10 @@ class EventFile:
         self._last = b""
         self._plugins: tensorboard_outline.Plugins = {}
         self._touched: set[Key] = set()
-        self._has_left_out = False
+        self._unsettled: set[Key] = set()
+        #: What has been left out, which is told once.
+        self._left_out: set[str] = set()
+        self._seen_bytes = self._taken_bytes = 0
 
     @classmethod
     def at(cls, path: str) -> EventFile:
@@ -104,8 +113,11 @@ class EventFile:
 
     def _read_on(self, start: int, stop: int | None) -> list[Damage]:
         reader = BlockReader(self.path, start, stop)
-        for block in reader:
-            self._take(block)
+        try:
+            for block in reader:
+                self._take(block)
+        finally:
+            self._settle()
         if stop is None:
             self._identity, self.end = reader.identity, reader.end
             with OpenFile(self.path) as file:
@@ -119,7 +131,13 @@ class EventFile:
         return [one] if self._count() == known else [replace(new, torn=False) for new in left]
 
     def _count(self) -> int:
-        return sum(len(points.columns().step) for points in self.points.values())
+        return sum(map(len, self.points.values())) + len(self.told) + len(self.gaps)
+
+    def _settle(self) -> None:
+        sharing = Sharing()
+        for key in self._unsettled:
+            self.points[key].settle(sharing)
+        self._unsettled = set()
 
     def faults(self, block: Block) -> dict[int, str]:
         """The payloads of a block that are no events of such a file, by where they begin, and why."""
@@ -147,6 +165,7 @@ class EventFile:
 
     def _take(self, block: Block) -> None:
         self.frames += sum(group.starts.size for group in block.groups)
+        self._seen_bytes += len(block.data)
         if self.name.is_lineage:
             self._take_lineage(block)
             return
@@ -157,8 +176,10 @@ class EventFile:
                     self._take_one(block, group, found)
                 else:
                     self._take_family(block, found)
+        sharing = Sharing()
         for key in self._touched:
-            self.points[key].end_block()
+            self.points[key].end_block(sharing)
+        self._unsettled |= self._touched
         self._touched = set()
 
     def _outline(self, block: Block, length: int, start: int) -> Outline | None:
@@ -172,13 +193,13 @@ class EventFile:
         return found
 
     def _note(self, block: Block, start: int, length: int, reason: str) -> None:
-        self.damage.append(self._frame(block, start, length, reason))
+        note(self.damage, self._frame(block, start, length, reason))
 
-    def _note_tags(self, block: Block, start: int, length: int) -> None:
-        """Say once that tags are left out."""
-        if not self._has_left_out:
-            self._has_left_out = True
-            self._note(block, start, length, f"from here on tags beyond the file's first {MOST_TAGS} are left out")
+    def _leave_out(self, block: Block, start: int, length: int, what: str) -> None:
+        """Say once that something is left out."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            self._note(block, start, length, f"from here on {what} are left out")
 
     def _frame(self, block: Block, start: int, length: int, reason: str = "") -> Damage:
         offset = block.base + start - frame.HEADER.size
@@ -212,45 +233,59 @@ class EventFile:
             numbers = family.numbers(place.start, place.end)
             series = self._series(place)
             if series is None:
-                self._note_tags(block, int(starts[0]), family.group.length)
+                self._leave_out(block, int(starts[0]), family.group.length, _TAGS)
             else:
                 series.add(Chunk(starts, Columns(step, wall_time, numbers)))
 
     def _take_one(self, block: Block, group: Group, one: alike.One) -> None:
         found, start = one
-        payload = block.data[start : start + group.length]
+        data = block.data[start : start + group.length]
+        (footer,) = frame.FOOTER.unpack_from(block.data, start + group.length)
+        payload = Payload(self.path, block.base + start, data, footer)
         for place in found.places:
             if place.kind == TRACE_KIND:
                 continue
             self._span(found.wall_time, found.wall_time)
+            content = data[place.start : place.end]
             try:
                 if place.kind in ("gap", "hparams"):
                     assert place.decode is not None
-                    self._tell(block, group, start, place.decode(payload[place.start : place.end]))
-                    continue
-                raw = self._raw(block, group, start, place)
+                    self._tell(block, start, group.length, place.decode(content))
+                elif place.kind != "scalar":
+                    series = self._series_of_one(block, start, group.length, place, _STORED_BYTES)
+                    if series is not None:
+                        series.add_stored(start, found.step, found.wall_time, payload.stored(place))
+                else:
+                    number = _number(content) if place.decode is None else place.decode(content)
+                    series = self._series_of_one(block, start, group.length, place, _NUMBER_BYTES)
+                    if series is not None:
+                        series.add_number(start, found.step, found.wall_time, number)
             except CorruptMessage as error:
                 self._note(block, start, group.length, str(error))
-                continue
-            series = self._series(place)
-            if series is None:
-                self._note_tags(block, start, group.length)
-            else:
-                series.add_one(start, found.step, found.wall_time, raw)
 
-    def _raw(self, block: Block, group: Group, start: int, place: Place) -> Any:
-        if place.kind != "scalar":
-            return stored(self.path, block.base, block.data, start, group.length, place)
-        content = block.data[start + place.start : start + place.end]
-        if place.decode is None:
-            return float(np.frombuffer(content, f"<f{len(content)}")[0])
-        return place.decode(content)
+    def _series_of_one(
+        self, block: Block, start: int, length: int, place: Place, taken_bytes: int
+    ) -> FilePoints | None:
+        """Where one point goes that takes so much memory; None where it is left out, which is told."""
+        if self._taken_bytes + taken_bytes > self._seen_bytes + _SPARE_BYTES:
+            self._leave_out(block, start, length, "values that would take more memory than the file has bytes")
+            return None
+        series = self._series(place)
+        if series is None:
+            self._leave_out(block, start, length, _TAGS)
+            return None
+        self._taken_bytes += taken_bytes
+        return series
 
-    def _tell(self, block: Block, group: Group, start: int, what: Any) -> None:
-        if isinstance(what, Gap):
+    def _tell(self, block: Block, start: int, length: int, what: Any) -> None:
+        """Take what the file says of its run; of too much of it what came first."""
+        known = self.gaps if isinstance(what, Gap) else self.told
+        if len(known) >= MOST_TOLD:
+            self._leave_out(block, start, length, f"more than {MOST_TOLD} gaps or events of lineage")
+        elif isinstance(what, Gap):
             self.gaps.append(what)
         else:
-            self.told.append(Told(self._frame(block, start, group.length), what))
+            self.told.append(Told(self._frame(block, start, length), what))
 
     def _take_lineage(self, block: Block) -> None:
         frames = [(start, group.length) for group in block.groups for start in group.starts.tolist()]
@@ -261,7 +296,19 @@ class EventFile:
                 self._note(block, start, length, str(error))
                 continue
             if found is not None:
-                self.told.append(Told(self._frame(block, start, length), found))
+                self._forget_earlier(found.what)
+                self._tell(block, start, length, found)
+
+    def _forget_earlier(self, kind: str) -> None:
+        """Of the kinds of lineage of which the last event counts, let go of half where there are too many."""
+        if len(self.told) >= MOST_TOLD and kind != "custom_lineage_data":
+            same = [one for one in self.told if isinstance(one.what, Lineage) and one.what.what == kind]
+            gone = {id(one) for one in same[: len(same) // 2]}
+            self.told = [one for one in self.told if id(one) not in gone]
+
+
+def _number(content: memoryview) -> float:
+    return float(np.frombuffer(content, f"<f{len(content)}")[0])
 
 
 #: The last outline of each length: the runs of a tree mostly record the same.

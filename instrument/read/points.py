@@ -2,7 +2,7 @@
 
 A *writer* is a device of a host; its files, the oldest first, are the restarts of one series. A point is *superseded*
 
-- where the same file holds the same step again, later; or
+- where the same file holds the same step again, later, unless its tag is one of samples (`system/...`); or
 - where a later file of the same writer has this tag from that step or an earlier one on, and began after the last
   point of the point's own file was recorded: a restart. Files that were open at the same time keep all their points.
 
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.read.columns import Columns, FilePoints, joined
+from instrument.read.columns import Columns, FilePoints, Sharing
 from instrument.read.presented import html_of
-from instrument.values import Histogram, Image, Tensor, Text
+from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
 #: Device number (-1 where the file name has none) and host name.
 Writer = tuple[int, str]
@@ -62,7 +62,7 @@ class Points:
     superseded: NDArray[np.bool_]
     writers: tuple[Writer, ...]
     writer_index: NDArray[np.intp]
-    _raw: NDArray[Any]
+    _raw: Any
 
     @property
     def writer(self) -> list[Writer]:
@@ -168,7 +168,8 @@ class Scalars(Points):
 
     @property
     def value(self) -> NDArray[np.float64]:
-        return self._raw
+        values: NDArray[np.float64] = self._raw
+        return values
 
     def __getitem__(self, step: int) -> float:
         return self.decode(self._find(step))
@@ -213,13 +214,13 @@ class Images(_Decoded[Image]):
     def __getitem__(self, step: int) -> Image:
         return self.decode(self._find(step))
 
-    def pixels(self, step: int) -> NDArray[np.uint8]:
-        """The picture at a step as (height, width, channels).
+    def pixels(self, step: int, most_bytes: int = image_codec.MOST_BYTES) -> NDArray[np.uint8]:
+        """The picture at a step as (height, width, channels), decoded in at most so much memory.
 
         Raises:
-            CorruptMessage: the bytes are no picture, or not of the size that the file claims.
+            CorruptMessage: the bytes are no picture, not of the size that the file claims, or of one that takes more.
         """
-        return image_codec.pixels(self[step])
+        return image_codec.pixels(self[step], most_bytes)
 
 
 class Series(_Decoded[V]):
@@ -240,10 +241,14 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
     """Put the points of several files together; `parts` are in the order in which their files were opened."""
     writers = tuple(sorted({part.writer for part in parts}))
     columns = [part.points.columns() for part in parts]
-    masks = [_superseded(position, parts, columns) for position in range(len(parts))]
-    index = [np.full(len(column.step), writers.index(part.writer)) for part, column in zip(parts, columns, strict=True)]
-    whole = joined(columns)
-    mask = np.concatenate(masks)
+    is_sampled = kind == "scalar" and tag.startswith(SAMPLED)
+    masks = [_superseded(position, parts, columns, is_sampled) for position in range(len(parts))]
+    index: list[NDArray[np.intp]] = [
+        np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
+        for part, column in zip(parts, columns, strict=True)
+    ]
+    whole = Sharing().joined(columns)
+    mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
         order = np.lexsort((whole.wall_time, whole.step))  # stable: equal times keep the order of the files
@@ -252,7 +257,7 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
         order = order[~mask[order]]
     raw = whole.raw.astype(np.float64, copy=False) if kind == "scalar" else whole.raw
     step, wall_time, mask, writer_index = (
-        column[order] for column in (whole.step, whole.wall_time, mask, np.concatenate(index))
+        column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
     )
     return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order])
 
@@ -266,11 +271,16 @@ def _is_ordered(columns: Columns) -> bool:
     return bool((later_step | later).all())
 
 
-def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns]) -> NDArray[np.bool_]:
-    """Which points of `parts[position]` are superseded."""
+def _superseded(
+    position: int, parts: Sequence[Part], columns: Sequence[Columns], is_sampled: bool
+) -> NDArray[np.bool_]:
+    """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
     part, step = parts[position], columns[position].step
-    if (step[1:] > step[:-1]).all():
-        mask = np.zeros(len(step), np.bool_)
+    mask = np.zeros(len(step), np.bool_)
+    if is_sampled:
+        pass
+    elif (step[1:] >= step[:-1]).all():
+        np.equal(step[1:], step[:-1], out=mask[:-1])
     else:
         mask = np.ones(len(step), np.bool_)
         _, last_from_behind = np.unique(step[::-1], return_index=True)

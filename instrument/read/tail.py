@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from instrument.errors import CorruptMessage
 from instrument.read.event_file import EventFile, Key
 
@@ -51,8 +53,10 @@ def _new(file: EventFile, counts: dict[Key, int]) -> Iterator[Point]:
         columns = points.columns()
         first = counts.get(key, 0)
         counts[key] = len(columns[0])
-        for step, wall_time, raw in zip(*(column[first:].tolist() for column in columns), strict=True):
-            yield Point(*key, step, wall_time, raw, *file.name.writer)
+        step, wall_time, raw = (column[first:] for column in columns)
+        values = raw.tolist() if isinstance(raw, np.ndarray) else raw
+        for point in zip(step.tolist(), wall_time.tolist(), values, strict=True):
+            yield Point(*key, *point, *file.name.writer)
 
 
 def _sleep(interval_s: float) -> bool:

@@ -12,9 +12,13 @@ from typing import NamedTuple
 from instrument.codec import event
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
+from instrument.eventfile.blocks import MOST_PLACES
 from instrument.eventfile.frame import OVERHEAD_BYTES
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import TRACE_KIND, Trace
+
+#: Pieces are of a mebibyte but for the last of each raw file; each takes up to a kilobyte beside its bytes.
+MOST_PIECES = 30_000
 
 
 class Problem(NamedTuple):
@@ -88,6 +92,7 @@ class _Reader:
         self._windows: dict[tuple[int, int], Window] = {}
         #: (window, device, name) -> how many bytes are there, and how many there should be.
         self._sizes: dict[tuple[int, int, str], tuple[int, int]] = {}
+        self._pieces = 0
 
     def read(self) -> list[Window]:
         reader = EventFileReader(self._path)
@@ -97,9 +102,7 @@ class _Reader:
                     if kind == TRACE_KIND:
                         self._take(decode())
             except CorruptMessage as error:
-                self.damage.append(
-                    Problem(self._path, f"at byte {reader.offset}: {error}", len(payload) + OVERHEAD_BYTES)
-                )
+                self._note(f"at byte {reader.offset}: {error}", len(payload) + OVERHEAD_BYTES)
         self.damage += [
             Problem(one.path, f"at byte {one.offset}: {one.reason}", one.bytes_skipped) for one in reader.damage
         ]
@@ -110,6 +113,10 @@ class _Reader:
         return found
 
     def _take(self, piece: Trace) -> None:
+        self._pieces += 1
+        if self._pieces > MOST_PIECES:
+            self._note(f"pieces beyond the first {MOST_PIECES} are left out", len(piece.data))
+            return
         window = self._windows.get((piece.window, piece.device))
         if window is None:
             window = Window(self._path, piece.window, piece.device)
@@ -125,6 +132,13 @@ class _Reader:
         if len(piece.data):
             parts.append(memoryview(piece.data))
         self._sizes[key] = end + len(piece.data), total_bytes
+
+    def _note(self, what: str, amount: int) -> None:
+        """Note damage; of very many places the last one grows."""
+        if len(self.damage) < MOST_PLACES:
+            self.damage.append(Problem(self._path, what, amount))
+        else:
+            self.damage[-1] = self.damage[-1]._replace(amount=self.damage[-1].amount + amount)
 
     def _look_for_ends(self) -> None:
         for (number, device, name), (end, total_bytes) in self._sizes.items():

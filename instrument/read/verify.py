@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from instrument.codec import event, lineage
 from instrument.errors import CorruptMessage, InstrumentError, NoSuchRun
 from instrument.eventfile import frame, names
-from instrument.eventfile.blocks import BlockReader, Damage
+from instrument.eventfile.blocks import BlockReader, Damage, note
 from instrument.eventfile.reader import payloads
 from instrument.read import folders
-from instrument.read.columns import Stored
+from instrument.read.columns import StoredColumn
 from instrument.read.event_file import EventFile
 from instrument.values import Lineage
 
@@ -78,7 +78,7 @@ def _check_frames(report: Report) -> None:
             except CorruptMessage as error:
                 offset = block.base + start - frame.HEADER.size
                 whole = len(payload) + frame.OVERHEAD_BYTES
-                report.damage.append(Damage(report.path, offset, whole, str(error), torn=False))
+                note(report.damage, Damage(report.path, offset, whole, str(error), torn=False))
     report.damage += reader.damage
 
 
@@ -93,15 +93,18 @@ def _check_values(report: Report, file: EventFile) -> None:
                 lineage.to_dict(one.what)
             report.values += 1
         except CorruptMessage as error:
-            report.damage.append(replace(one.frame, reason=str(error)))
+            note(report.damage, replace(one.frame, reason=str(error)))
     for points in file.points.values():
-        for value in points.columns().raw.tolist():
+        raw = points.columns().raw
+        if not isinstance(raw, StoredColumn):
+            report.values += len(raw)
+            continue
+        for value in raw:
             try:
-                if isinstance(value, Stored):
-                    value()
+                value()
                 report.values += 1
             except CorruptMessage as error:
-                report.damage.append(Damage(report.path, value.offset, value.length, str(error), torn=False))
+                note(report.damage, Damage(report.path, value.offset, value.length, str(error), torn=False))
 
 
 def repair(path: str, out: str) -> Report:
@@ -136,7 +139,7 @@ def _whole(known: EventFile, report: Report) -> Iterator[memoryview]:
             begin, following = start - frame.HEADER.size, start + len(payload) + frame.FOOTER.size
             if start in faults:
                 offset, whole = block.base + begin, following - begin
-                report.damage.append(Damage(known.path, offset, whole, faults[start], torn=False))
+                note(report.damage, Damage(known.path, offset, whole, faults[start], torn=False))
                 continue
             report.values += 1
             if begin != end:

@@ -19,7 +19,8 @@ _BETWEEN = frozenset(
         "sqlite", "summary", "timeline",
     }
 )  # fmt: skip
-_NUMBERED = re.compile(r"device_\d{1,9}", re.ASCII)
+#: A device's folder of a job, and the folder of a later data pipeline of a window.
+_NUMBERED = re.compile(r"(?:device|pipeline)_\d{1,9}", re.ASCII)
 #: Folders of one job each: as long as there is only one, its files are those of the window.
 _JOB = re.compile(r"(?:PROF_|JOB).+", re.ASCII)
 _JOB_IN_NAME = re.compile(r"\.(JOB\w+)", re.ASCII)

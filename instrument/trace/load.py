@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instrument.trace import ascend, ascend_outputs, clocks, cpu, gpu, jsontext, marks, minddata, tlv
+from instrument.trace import ascend, ascend_outputs, clocks, cpu, gpu, jsontext, marks, minddata, pipelines, tlv
 from instrument.trace.assembly import DEVICE, EPOCH, MONOTONIC, Assembly, clock_of, shifted
 from instrument.trace.events import CPU, MISSING, SPAN, SPAN_FRAMEWORK, Capture, Problem
 from instrument.trace.files import RawFiles
@@ -258,23 +258,20 @@ class _Loader:
 
     def _minddata(self) -> None:
         parts = self._parts
-        for kind, parse in (("pipeline", minddata.pipeline), ("pipeline_table", minddata.pipeline_table)):
-            for name, data in self._each(kind) if not parts.pipeline else ():
-                found = parse(data, name)
-                self._keep(found.problems)
-                parts.pipeline = found.stages
-                parts.metadata["pipeline_sampling_interval_ms"] = found.sampling_interval_ms
-        for name, data in self._each("cpu_use"):
-            use = minddata.cpu_utilization(data, name)
-            self._keep(use.problems)
-            parts.pipeline = minddata.with_cpu_use(parts.pipeline, use.stages)
-            parts.metadata["processors"] = use.processors
-            parts.metadata["process_cpu_percent"], parts.metadata["machine"] = use.process_percent, use.machine
-        for kind in ("device_queue", "iterator"):  # without a queue of the device, what the iterator saw
-            for name, data in self._each(kind) if "batches_clock" not in parts.metadata else ():
-                batches = minddata.batches(data, name)
-                self._keep(batches.problems)
-                parts.add_batches(batches.batches, name)
+        found = pipelines.recorded(self._group.files, self._files.joined)
+        self._keep(found.problems)
+        parts.pipeline = found.stages
+        if found.sampling_interval_ms is not None:
+            parts.metadata["pipeline_sampling_interval_ms"] = found.sampling_interval_ms
+        if found.use is not None:
+            parts.metadata["processors"] = found.use.processors
+            parts.metadata["process_cpu_percent"] = found.use.process_percent
+            parts.metadata["machine"] = found.use.machine
+        if len(found.batches):
+            parts.add_batches(found.batches, found.batches_file)
+        missed = parts.metadata.get("pipelines_not_recorded")
+        if isinstance(missed, int) and missed > 0:
+            self._keep([Problem("window", "data pipelines that were made while another one was recorded", missed)])
         for name, data in self._each("get_next"):
             fetches = minddata.fetches(data, name)
             self._keep(fetches.problems)

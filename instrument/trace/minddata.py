@@ -186,7 +186,7 @@ def pipeline_table(data: Buffer, file: str) -> Pipeline:
             if known:
                 workers, parent, capacity = (_cell(texts[place], losses) for place in (1, 2, 4))
                 children, sizes = (_samples(_list(texts[place], losses), losses) for place in (3, 5))
-                tree = tuple(map(int, children))
+                tree = tuple(int(child) for child in children if abs(child) < LIMIT)
                 stages.append(PipelineStage(stage, texts[0], workers, parent, tree, capacity, tuple(sizes)))
                 interval = _cell(texts[6], losses)
     return Pipeline(stages, interval, losses.problems())
@@ -196,7 +196,7 @@ def _cell(text: str, losses: Losses) -> int:
     """A whole number; an empty cell says that there is no queue, or no parent."""
     value = number(text.strip())
     losses.add("cells that hold no number", value is None and bool(text.strip()))
-    return MISSING if value is None or not value.is_integer() else int(value)
+    return MISSING if value is None or not value.is_integer() or abs(value) >= LIMIT else int(value)
 
 
 def _list(text: str, losses: Losses) -> list[Any]:

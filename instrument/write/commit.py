@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from instrument.codec import event as event_codec
 from instrument.codec import wire
@@ -165,7 +164,7 @@ class Committer:
         full = state.full
         with ExitStack() as undo:
             for file in FILES:
-                concerned = [job for job in jobs if job.size_bytes(file)]
+                concerned = [job for job in jobs if job.frames[file] or (file == SUMMARY and job.streamed)]
                 if not concerned:
                     continue
                 accepted, full = self._within_limit(concerned, file, lengths[file], full)
@@ -185,9 +184,11 @@ class Committer:
         """The first jobs, as far as their frames fit; the one that does not closes the file for all that follow."""
         if full & 1 << file:
             return [], full
+        if self._max_file_bytes is None:
+            return list(jobs), full
         for index, job in enumerate(jobs):
             length += job.size_bytes(file)
-            if self._max_file_bytes is not None and length > self._max_file_bytes:
+            if length > self._max_file_bytes:
                 self._report(Notice("limit", job.step, job.paths[file], f"max_file_size is {self._max_file_bytes}"))
                 return list(jobs[:index]), full | 1 << file
         return list(jobs), full
@@ -282,6 +283,8 @@ def _save(path: str, array: NDArray[np.generic]) -> None:
 
 
 def _file_stem(tag: str) -> str:
+    from urllib.parse import quote
+
     data = tag.encode("utf-8", "surrogatepass")
     stem = quote(data, safe="")
     if len(stem) <= _LONGEST_NAME_BYTES:

@@ -30,7 +30,7 @@ from instrument.write.commit import Notice, State
 from instrument.write.notices import Notices
 from instrument.write.shared import Config, PoolMemory
 from instrument.write.sink import Files
-from instrument.write.spawn import exit_status, spawn
+from instrument.write.spawn import await_end, exit_status, spawn
 
 #: So long must starting workers have failed before nobody waits for them any longer.
 _PATIENCE_SECONDS = 5.0
@@ -46,7 +46,7 @@ class _Worker(NamedTuple):
     def dismiss(self) -> None:
         """End it in the middle of whatever it does."""
         self.process.kill()
-        self.process.wait(_EXIT_SECONDS)
+        await_end(self.process, _EXIT_SECONDS)
         self.socket.close()
 
 
@@ -299,9 +299,7 @@ class Crew:
     def _see_off(self, process: subprocess.Popen[bytes]) -> None:
         if self._nothing_is_left():
             process.kill()  # it would only take longer to end by itself, much longer when it has just been started
-        try:
-            process.wait(_EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
+        if not await_end(process, _EXIT_SECONDS):
             self._notices.note(logging.ERROR, "The worker that writes %s does not end.", self._path)
 
     def _nothing_is_left(self) -> bool:

@@ -50,7 +50,7 @@ class FileSink:
     def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
         return None
 
-    def write(self, event: Event) -> bool:
+    def write(self, event: Event, says: bool = True) -> bool:
         with self._lock:
             if self._closed:
                 return False
@@ -65,8 +65,12 @@ class FileSink:
             finally:
                 self._is_writing = False
                 self._end_if_closed()
-        self._notices.say()
+        if says:
+            self._notices.say()
         return taken
+
+    def say(self) -> None:
+        self._notices.say()
 
     def _write(self, event: Event) -> bool:
         before = self._state

@@ -28,8 +28,7 @@ def pack(event: Event, lineage_path: str, staged: Mapping[int, int] | None = Non
     `lineage_path` names the file for lineage items; empty where there are none.
     """
     if not event.items:
-        step, wall_time, _, scalars = event
-        head = marshal.dumps((step, wall_time, lineage_path, tuple(scalars.items()), ()))
+        head = _head(event, lineage_path, [])
         return [head], staged_bytes + len(head), staged_bytes
     pieces: list[_Piece] = []
     offset = staged_bytes
@@ -43,17 +42,22 @@ def pack(event: Event, lineage_path: str, staged: Mapping[int, int] | None = Non
             pieces += (buffer, bytes(padding)) if padding else (buffer,)
             offset += len(buffer) + padding
         entries.append((*_describe(item), place))
-    head = marshal.dumps((event.step, event.wall_time, lineage_path, tuple(event.scalars.items()), entries))
+    head = _head(event, lineage_path, entries)
     pieces.append(head)
     return pieces, offset + len(head), offset
 
 
 def pack_for_stream(event: Event, lineage_path: str, passes: Callable[[Item], int]) -> list[_Piece]:
     """The length of the head, the head, and then each item's bytes, as many times over as its `passes`."""
-    entries = [_describe(item) for item in event.items]
-    head = marshal.dumps((event.step, event.wall_time, lineage_path, tuple(event.scalars.items()), entries))
+    head = _head(event, lineage_path, [_describe(item) for item in event.items])
     length = len(head).to_bytes(8, "little")
     return [length, head, *(_buffer(item) for item in event.items for _ in range(passes(item)))]
+
+
+def _head(event: Event, lineage_path: str, entries: list[tuple[Any, ...]]) -> bytes:
+    step, wall_time, _, numbers = event
+    scalars: Any = numbers if type(numbers) is dict else dict(numbers)  # marshal takes no other mapping
+    return marshal.dumps((step, wall_time, lineage_path, scalars, entries))
 
 
 def _describe(item: Item) -> tuple[Any, ...]:
@@ -118,7 +122,7 @@ def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[E
 def unpack_head(head: memoryview) -> tuple[Event, str, list[Part]]:
     """The event without its items, the lineage file's path, and what the items are."""
     step, wall_time, lineage_path, scalars, entries = marshal.loads(head)
-    return Event(step, wall_time, (), dict(scalars)), lineage_path, [_part(entry) for entry in entries]
+    return Event(step, wall_time, (), scalars), lineage_path, [_part(entry) for entry in entries]
 
 
 def _part(entry: tuple[Any, ...]) -> Part:

@@ -113,7 +113,7 @@ class PoolSink:
 
     # ------------------------------------------------------------------ one event
 
-    def write(self, event: Event) -> bool:
+    def write(self, event: Event, says: bool = True) -> bool:
         feed = self._feed
         with self._lock:
             if feed.is_over:
@@ -134,9 +134,12 @@ class PoolSink:
                     self._is_writing = False
                     if self._feed.is_over:
                         self._release()
-        if self._notices.unsaid:
+        if says and self._notices.unsaid:
             self._notices.say()
         return taken
+
+    def say(self) -> None:
+        self._notices.say()
 
     def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
         feed = self._feed

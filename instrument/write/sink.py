@@ -66,8 +66,14 @@ class Sink(Protocol):
     @property
     def stats(self) -> Stats: ...
 
-    def write(self, event: Event) -> bool:
-        """Take an event; False where it, or a part of it, will not be in the file."""
+    def write(self, event: Event, says: bool = True) -> bool:
+        """Take an event; False where it, or a part of it, will not be in the file.
+
+        Without `says` nothing is logged: what there is to say waits for `say`, or for the next call of anything here.
+        """
+
+    def say(self) -> None:
+        """Log what is still unsaid. Whoever calls holds no lock that a logging handler could want."""
 
     def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
         """A copy of a contiguous array, valid until the next `write`, which will not have to copy it; None: no room."""

@@ -15,6 +15,15 @@ from collections.abc import Iterable
 
 from instrument.write.shared import Config
 
+#: More processes than this never help: one encodes a gigabyte a second.
+_DEFAULT_PROCESSES = 4
+
+
+def default_processes() -> int:
+    """Half of the cores that this process may use, at least one and at most four."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores // 2, 1), _DEFAULT_PROCESSES)
+
 
 def check_system() -> None:
     """Raises `OSError` where there is no way to start workers or to share memory with them."""
@@ -50,6 +59,30 @@ def _environment() -> dict[str, str]:
     entries = [entry for entry in sys.path if isinstance(entry, str) and "\0" not in entry]
     environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, entries))
     return environment
+
+
+def await_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends within so long.
+
+    `Popen.wait` looks at ever longer intervals, up to 50 ms too late.
+    """
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # an old kernel, no descriptor to be had, or somebody else has taken its status
+        pass
+    else:
+        try:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            poll.poll(seconds * 1000)
+        finally:
+            os.close(handle)
+        seconds = 0.0
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def exit_status(process: subprocess.Popen[bytes]) -> int:

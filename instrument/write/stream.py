@@ -12,11 +12,9 @@ import mmap
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from crc32c import crc32c
-
 from instrument.codec import tensor_fields, wire
 from instrument.eventfile import frame
-from instrument.eventfile.crc import mask
+from instrument.eventfile.crc import crc32c, mask
 from instrument.values import Item
 from instrument.write.message import Part
 

@@ -152,10 +152,16 @@ def test_casts_and_transposes() -> None:
     """From a tenth of the time on."""
     one = network(("net/Cast-op1", "AI Core", 30), ("net/TransData-op2", "AI Core", 20))
     assert said(one)["conversions"].startswith(
-        "Changes of type and layout take 20.0 % of the operators' time: Cast 12.0 % in 1 executions, "
-        "TransData 8.0 % in 1 executions."
+        "Changes of type and layout take 20.0 % of the operators' time: Cast 12.0 % in 1 execution, "
+        "TransData 8.0 % in 1 execution."
     )
     assert said(network(("net/Cast-op1", "AI Core", 20))) == {}
+
+
+def test_a_type_that_runs_on_two_sides_is_named_once() -> None:
+    """With the shares and the executions of both together."""
+    one = network(("net/Cast-op1", "AI Core", 30), ("net/Cast-op2", AI_CPU, 20))
+    assert "time: Cast 20.0 % in 2 executions. Keep" in said(one)["conversions"]
 
 
 def test_operators_on_ai_cpu() -> None:
@@ -163,7 +169,7 @@ def test_operators_on_ai_cpu() -> None:
     one = network(*((f"net/Unique-op{place}", AI_CPU, 10 + place) for place in range(5)))
     text = said(one)["AI CPU"]
     assert text.startswith("23.1 % of the operators' time is on AI CPU, which is much slower than the AI Core: ")
-    assert "net/Unique-op4 (1 times), net/Unique-op3 (1 times), net/Unique-op2 (1 times) and 2 more." in text
+    assert "net/Unique-op4 (once), net/Unique-op3 (once), net/Unique-op2 (once) and 2 more." in text
     assert said(network(("net/GetNext-op1", AI_CPU, 60))) == {}
     assert said(network(("net/Unique-op1", AI_CPU, 10))) == {}
 

@@ -77,6 +77,8 @@ def test_the_parts_of_random_steps_add_up() -> None:
         ((1, 100, 50, 200, 700), [600, None, None, None]),
         ((1, 100, 200, 800, 700), [600, None, None, None]),
         ((1, 700, NA, NA, 700), [None, None, None, None]),
+        ((1, 100, NA, 50, 700), [600, None, None, None]),
+        ((1, 100, 800, NA, 700), [600, None, None, None]),
     ],
 )
 def test_what_marks_do_not_tell_is_not_available(
@@ -215,6 +217,23 @@ def test_averages() -> None:
     assert column(table["min_ns"])[0] == 100.0
     assert column(table["max_ns"])[0] == 300.0
     assert column(table["mean_without_first_ns"])[:2] == [100.0, 30.0]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_parts_of_the_mean_step_add_up(place: int) -> None:
+    """Steps without one of their parts are in no mean, and are counted."""
+    rows = [(1, 100, 110, 130, 150), (2, 150, 155, 170, 180), (3, 180, 200, 201, 260)]
+    number, start, _, backward, end = rows[place]
+    rows[place] = (number, start, NA, backward, end)
+    table = steps.averages(table_of(capture(steps=build.steps(*rows))))
+    for name in ("mean_ns", "mean_without_first_ns"):
+        total, *known = column(table[name])[:4]
+        assert total == pytest.approx(sum(known))
+    assert table.caption == "The parts of 2 steps"
+    assert list(table.notes) == ["1 of 3 steps are not averaged: not all of their parts are known."]
+    alone = steps.averages(table_of(capture(steps=build.steps((1, 100, NA, 130, 150), (2, 150, NA, 160, 190)))))
+    assert column(alone["mean_ns"]) == [45.0, None, None, 25.0, None]
+    assert not alone.notes
 
 
 def test_a_step_that_warms_up_is_noticed() -> None:

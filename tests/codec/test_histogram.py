@@ -159,6 +159,23 @@ def test_random_arrays(rng: np.random.Generator) -> None:
             check(array)
 
 
+def test_many_numbers_beside_the_edges(rng: np.random.Generator) -> None:
+    """Float32 numbers at an edge, or next to one, are counted as NumPy counts them, in blocks and at any scale."""
+    for _ in range(30):
+        count = int(rng.integers(1 << 16, 3 << 16))
+        low = rng.standard_normal() * 10.0 ** rng.integers(-20, 20)
+        extent = abs(rng.standard_normal()) * 10.0 ** rng.integers(-20, 20)
+        array = (low + extent * rng.random(count)).astype(np.float32)
+        edges = np.linspace(array.min(), array.max(), 91)
+        places = rng.permutation(count)[: count // 2]
+        near = edges[rng.integers(0, 91, places.size)].astype(np.float32)
+        for side in (-np.inf, np.inf):
+            some = rng.random(near.size) < 0.3
+            near[some] = np.nextafter(near[some], np.float32(side))
+        array[places] = np.clip(near, array.min(), array.max())
+        check(array)
+
+
 @pytest.mark.parametrize(
     ("values", "nan", "positive", "negative"),
     [([], 0, 0, 0), ([np.nan] * 5, 5, 0, 0), ([np.inf, -np.inf, np.nan, np.inf], 1, 2, 1)],

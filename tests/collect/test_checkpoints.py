@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mindspore as ms
@@ -158,13 +159,44 @@ def test_both_kinds_stand_in_the_metadata(tmp_path: Path) -> None:
     assert metadata(tmp_path)["create_landscape"] == {"train": True, "result": False}
 
 
-def test_disk_use_is_said_before_the_first_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Before anything is written it is said how many checkpoints there will be, of what size, and what is free."""
-    with caplog.at_level("INFO", logger="instrument"):
-        train(tmp_path, {"intervals": [[2, 3, 4], [4, 6, 7]]}, range(1, 8))
-    (message,) = [one.getMessage() for one in caplog.records if "For the landscape" in one.getMessage()]
-    assert message.startswith("For the landscape, 5 checkpoints of 0.0 MB are kept in ")
-    assert message.endswith(" MB are free there.")
+def test_disk_use_is_said_before_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Before the first step it is said how many checkpoints there will be, of what size, and what is free."""
+    network = Small()
+    cell = nn.TrainOneStepCell(nn.WithLossCell(network, nn.MSELoss()), nn.SGD(network.trainable_params()))
+    landscape = {"collect_landscape": {"intervals": [[2, 3, 4], [4, 6, 7]]}}
+    loop = Loop(SummaryCollector(tmp_path, num_process=0, collect_specified_data=landscape), train_network=cell)
+    with caplog.at_level("INFO", logger="instrument"), loop.entered():
+        loop.call("on_train_begin")
+        (message,) = [one.getMessage() for one in caplog.records if "For the landscape" in one.getMessage()]
+        loop.step(1)
+        loop.call("on_train_end")
+    assert message.startswith(f"For the landscape, 5 checkpoints of 32 B are kept in {tmp_path / 'ckpt_dir'}: 160 B; ")
+    assert message.endswith(" are free there.")
+    assert caplog.text.count("For the landscape") == 1
+
+
+@pytest.mark.parametrize(("free", "words"), [(1600, "160 B; 1.6 kB are free there."), (100, "which is not enough.")])
+def test_much_disk_use_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said, free: int, words: str
+) -> None:
+    """A tenth of what is free, or more than that, is told to those too who see warnings only."""
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: SimpleNamespace(free=free - 1))
+    kept = checkpoints.Checkpoints(
+        str(tmp_path), checkpoints.LandscapeOptions.from_dict({"intervals": [[1, 2, 3, 4, 5]]})
+    )
+    kept.begin(Small())
+    (message,) = said("For the landscape")
+    assert message.endswith(words)
+
+
+def test_weights_of_an_earlier_training_are_not_removed_silently(tmp_path: Path, said: Said) -> None:
+    """It is said how many there were, and what to do."""
+    train(tmp_path, {"intervals": [[1, 2, 3]]}, range(1, 4))
+    assert said("removed") == []
+    train(tmp_path, {"intervals": [[4, 5, 6]]}, range(1, 7))
+    (message,) = said("removed")
+    assert message.startswith("3 checkpoints that an earlier training kept")
+    assert "a directory of its own" in message
 
 
 def test_training_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +229,20 @@ def test_steps_that_hooks_pass_over_are_said_at_once(tmp_path: Path, said: Said)
     assert [message.split(":")[0] for message in passed] == [
         "No weights are kept at step [6]", "No weights are kept at step [10]",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "missed"), [({"sink_size": 4}, [6, 10]), ({"batch_num": 5, "sink_size": -1}, [4, 6])]
+)
+def test_steps_that_sink_mode_cannot_keep_are_said_before_training(
+    tmp_path: Path, said: Said, sizes: dict[str, int], missed: list[int]
+) -> None:
+    """Once, before the first step, with what would be kept."""
+    wanted = {"intervals": [sorted({4, 6, 10})]}
+    train(tmp_path, wanted, [4], [5], [8], [10], dataset_sink_mode=True, **sizes)
+    (message, *others) = said("sink mode")
+    assert message.startswith(f"The weights at steps {missed} cannot be kept: in dataset sink mode hooks come every ")
+    assert others == []
 
 
 def test_a_training_that_is_killed_leaves_what_can_be_drawn(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "instrument"
 _LEVELS = {"warning", "error", "exception", "info", "debug"}
 #: Function -> which argument is the text; of methods by their name alone.
 _TEXT_AT = {
-    "log.log": 1, "note": 1, "_say": 1, "Notice": 3, "say": 1, "_warn_once": 2, "_note": 3, "Damage": 3, "Problem": 1,
+    "log.log": 1, ".note": 1, "_say": 1, "Notice": 3, "say": 1, "_warn_once": 2, "_note": 3, "Damage": 3, "Problem": 1,
     "losses.add": 0, "self._losses.add": 0, "found.notes.append": 0, "self._reader.add": 2,
     }  # fmt: skip
 #: printf's, without the spaces that would make one of "100 % of".
@@ -107,7 +107,7 @@ class Collector:
     def _resolved(self, module: _Module, node: ast.expr) -> list[str]:
         match node:
             case ast.Constant(value=str(text)):
-                return [_FORMAT.sub("…", _PRINTF.sub("…", text))]
+                return [_FORMAT.sub("…", _PRINTF.sub("…", text)).replace("%%", "%")]
             case ast.JoinedStr(values=values):
                 parts = [str(one.value) if isinstance(one, ast.Constant) else "…" for one in values]
                 text = "".join(parts)
@@ -236,7 +236,7 @@ def _arguments(node: ast.AST) -> list[ast.expr]:
         return node.args if wrapper else node.args[:1]
     if last == "print" and any(keyword.arg == "file" for keyword in node.keywords):
         return node.args
-    at = _TEXT_AT.get(name, _TEXT_AT.get(last))
+    at = _TEXT_AT.get(name, _TEXT_AT.get(last, _TEXT_AT.get("." * ("." in name) + last)))
     if at is not None and node.args and isinstance(node.args[0], ast.Starred):
         return node.args[:1]
     return [node.args[at]] if at is not None and len(node.args) > at else []

@@ -66,12 +66,16 @@ CODECS: dict[str, Given] = {
         _view(wire.integer(1, 1) + wire.delimited(2, wire.delimited(2, wire.integer(1, 0))))
     ),
     "a tensor of dims … holds … elements": lambda: tensorboard.tensor(_view(_SHAPED)),
-    "a histogram has … bucket limits and … counts": lambda: tensorboard.histogram(
+    "a histogram has … bucket limits and … counts; at most … are read": lambda: tensorboard.histogram(
         _view(wire.delimited(6, np.zeros(2).tobytes()) + wire.delimited(7, np.zeros(1).tobytes()))
     ),
-    "a histogram is a tensor of shape …; expected is (buckets, 3)": lambda: tensorboard.histogram_of_tensor(
-        _view(
-            wire.integer(1, 1) + wire.delimited(2, wire.delimited(2, wire.integer(1, 1))) + wire.delimited(4, b"0000")
+    "a histogram is a tensor of shape …; expected is (buckets, 3), at most … of them": lambda: (
+        tensorboard.histogram_of_tensor(
+            _view(
+                wire.integer(1, 1)
+                + wire.delimited(2, wire.delimited(2, wire.integer(1, 1)))
+                + wire.delimited(4, b"0000")
+            )
         )
     ),
     "an image is a tensor of … strings; expected are width, height, file": lambda: tensorboard.image_of_tensor(

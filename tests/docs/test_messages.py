@@ -15,6 +15,9 @@ _SYSTEM = "says what the system says"
 WITHOUT_TEXT = {
     ("instrument/analyse/sources.py", "raise NoSuchRun('; '.join(errors))"): _PASSES_ON,
     ("instrument/analyse/sources.py", "Problem(*problem)"): _PASSES_ON,
+    ("instrument/analyse/timeline.py", "raise type(error)(error.errno"): _SYSTEM,
+    ("instrument/collect/system.py", "self._say("): "its function has the text",
+    ("instrument/show/health.py", "raise Failed(f'{directory}"): _PASSES_ON,
     ("instrument/collect/complaints.py", "self.say(('large'"): "its text is that of the error beside it",
     ("instrument/collect/sources.py", "raise Uncollectable(str(error))"): _PASSES_ON,
     ("instrument/profiler/recorder.py", "self._say(logging.WARNING, row.warning)"): "the rows of control.py have it",

@@ -24,7 +24,11 @@ HOW_TO = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "howto"
 SLOW = ["docs/howto/several_devices.md"]
 RUN = ["README.md", pages.TUTORIAL, "docs/messages.md", *sorted({*HOW_TO} - {*SLOW})]
 #: Other libraries that a page is about.
-NEEDS = {"docs/howto/elsewhere.md": ["pandas"], "docs/howto/landscape.md": ["matplotlib"]}
+NEEDS = {
+    "docs/howto/elsewhere.md": ["pandas"],
+    "docs/howto/record.md": ["psutil"],
+    "docs/howto/landscape.md": ["matplotlib"],
+}
 #: The examples of the Chinese README are held to be those of the English one.
 SAME = ["README_CN.md"]
 PAGES = [*RUN, *SAME, *SLOW, *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]

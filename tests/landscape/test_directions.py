@@ -117,22 +117,3 @@ def test_unmoved_tensors_are_found() -> None:
     """A tensor that is the same in all checkpoints, to the last bit."""
     still, moved = np.ones(3), [np.full(2, t) for t in (1.0, 1.0, 1.0 + 1e-15)]
     assert directions.unmoved([[still, one] for one in moved]) == [True, False]
-
-
-def test_top_eigenvectors_are_those_of_the_matrix(rng: np.random.Generator) -> None:
-    """Lanczos finds the largest eigenvalues, not those of largest magnitude, and their vectors."""
-    basis = np.linalg.qr(rng.standard_normal((60, 60)))[0]
-    values = np.concatenate([[9.0, 5.0, 3.0], np.linspace(1, -7, 57)])
-    hessian = basis @ np.diag(values) @ basis.T
-    found, vectors = directions.top_eigenvectors(lambda v: hessian @ v, 60, 3, seed=1, tolerance=1e-9)
-    np.testing.assert_allclose(found, [9, 5, 3], rtol=1e-6)
-    for i in range(3):
-        assert abs(vectors[i] @ basis[:, i]) > 0.9999
-        assert vectors[i][np.argmax(np.abs(vectors[i]))] > 0
-
-
-def test_fewer_eigenvectors_where_there_are_fewer() -> None:
-    """A matrix of rank one and size one gives one; the zero matrix gives a value of 0."""
-    values, vectors = directions.top_eigenvectors(lambda v: 4 * v, 1, 2)
-    assert (values.tolist(), vectors.tolist()) == ([4.0], [[1.0]])
-    assert directions.top_eigenvectors(lambda v: 0 * v, 5, 2)[0].tolist() == [0.0]

@@ -8,10 +8,11 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import nn, ops
-from mindspore.train import Accuracy, Loss, Model
+from mindspore.train import Accuracy, Loss, Model, Precision
 
 from instrument.landscape import samples
-from instrument.landscape.forward import Form, Forward, check_names, parts_of
+from instrument.landscape.forward import Form, Forward
+from instrument.landscape.parts import EvaluationError, check_names, parts_of
 from instrument.landscape.unfold import convolutions, unfolded
 from instrument.landscape.weights import BadCheckpoint
 from tests.landscape import build
@@ -196,17 +197,7 @@ def test_half_parameters_are_cast() -> None:
 
 def test_a_network_that_computes_its_loss_itself() -> None:
     """Is evaluated as it is; what an optimiser is wrapped around is taken out."""
-
-    class WithLoss(nn.Cell):
-        def __init__(self) -> None:
-            super().__init__(auto_prefix=False)
-            self.inner = build.Small()
-            self.loss = build.cross_entropy()
-
-        def construct(self, x: ms.Tensor, y: ms.Tensor) -> ms.Tensor:
-            return self.loss(self.inner(x), y)
-
-    network = WithLoss()
+    network = WithLoss(build.Small())
     model = Model(network, optimizer=nn.Adam(network.trainable_params()))
     parts = parts_of((model, network, build.small_dataset(), None))
     assert (parts.backbone, parts.loss) == (network, None)
@@ -255,3 +246,57 @@ def test_the_gradient_is_that_of_the_mean_loss() -> None:
         up, down = ({**wide, "fc2.bias": wide["fc2.bias"] + sign * 1e-6 * np.eye(3)[i]} for sign in (1, -1))
         expected = (build.small_loss(up, 20) - build.small_loss(down, 20)) / 2e-6
         assert found[i] == pytest.approx(expected, abs=1e-5)
+
+
+class WithOutput(nn.Cell):
+    """A user's own evaluation network: what it calls the loss, the label, and the prediction."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, x: ms.Tensor, y: ms.Tensor) -> Any:
+        output = self.network(x)
+        return ops.reduce_sum(output), y, output
+
+
+class WithLoss(nn.Cell):
+    """A network that computes its loss itself."""
+
+    def __init__(self, network: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss = build.cross_entropy()
+
+    def construct(self, x: ms.Tensor, y: ms.Tensor) -> ms.Tensor:
+        return self.loss(self.network(x), y)
+
+
+@pytest.mark.parametrize("computes_itself", [False, True])
+def test_metrics_of_the_models_own_evaluation_network(computes_itself: bool) -> None:
+    """They are those of its outputs, by the model's `eval_indexes`; the loss is the one that is trained."""
+    inner, metrics = build.Small(), {"accuracy": Accuracy()}
+    whole = WithLoss(inner) if computes_itself else inner
+    loss = None if computes_itself else build.cross_entropy()
+    model = Model(whole, loss, metrics=metrics, eval_network=WithOutput(inner), eval_indexes=[0, 2, 1])
+    parts = parts_of((model, whole, build.small_dataset(), metrics))
+    assert parts.can_measure
+    tensors: Any = build.small_checkpoints(1)[1]
+    hidden = np.tanh(build.X @ tensors["fc1.weight"].T + tensors["fc1.bias"])
+    right = (hidden @ tensors["fc2.weight"].T + tensors["fc2.bias"]).argmax(axis=1) == build.Y
+    inner.set_train(True)
+    with Forward(parts, samples.take(parts.dataset, 40), metrics) as forward:
+        forward.choose(True, [tensors])
+        forward.put(tensors)
+        assert forward.values().tolist() == pytest.approx([build.small_loss(tensors), right.mean()], rel=1e-4)
+    assert (inner.training, model.eval_network.training) == (True, False)
+
+
+def test_a_metric_that_is_no_number_is_named() -> None:
+    """One for each class, say."""
+    model, network, data, _ = build.small_callback()
+    parts = parts_of((model, network, data, {"precision": Precision()}))
+    with Forward(parts, samples.take(data, 40), parts.metrics) as forward:
+        forward.use(Form(True, True, False))
+        with pytest.raises(EvaluationError, match=r"metric 'precision' gives a ndarray of shape \(3,\); expected one"):
+            forward.values()

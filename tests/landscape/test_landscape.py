@@ -307,9 +307,16 @@ def test_wrong_wishes_are_refused_before_anything_is_done(tmp_path: Path) -> Non
     for options in wrong:
         with pytest.raises(ValueError, match=next(iter(options)) if len(options) == 1 else "normalize"):
             landscape.compute(never, checkpoints=build.small_checkpoints(), **options)
-    for options in ({"axes": 3}, {"parameters": 3}, {"executor": 3}, {"num_samples": 1.5}, {"extent": "far"}):
+    for options in (
+        {"axes": 3}, {"parameters": 3}, {"executor": 3}, {"num_samples": 1.5}, {"extent": "far"}, {"interval": 3},
+        {"output": 3}, {"tag": 3}, {"unfold": "yes"}, {"progress": 3},
+    ):  # fmt: skip
         with pytest.raises(TypeError, match=next(iter(options))):
             landscape.compute(never, checkpoints=build.small_checkpoints(), **options)
+    with pytest.raises(BadCheckpoint, match=r"no checkpoint for step 9: .*those of step 1, 2, 3, 4, 5"):
+        landscape.compute(never, checkpoints=build.small_checkpoints(), interval=[1, 2, 9])
+    with pytest.raises(TypeError, match=r"\['a', 5\] are no steps or epochs"):
+        landscape.compute_line(never, "a", checkpoints=build.small_checkpoints())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="callback_fn is a int"):
         landscape.compute(3, checkpoints=build.small_checkpoints())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="summary_dir is a int"):

@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from instrument import SummaryLandscape, read
-from instrument.landscape import workers
-from instrument.landscape.forward import EvaluationError
+from instrument.landscape import landscape, worker, workers
+from instrument.landscape.parts import EvaluationError
 from tests.landscape import build
 from tests.landscape.test_landscape import draw, same
 
@@ -62,12 +62,64 @@ def test_device_ids_are_processes(tmp_path: Path) -> None:
     from tests.landscape.test_weights import collected
 
     options = {"create_landscape": {"result": False}}
-    landscape = SummaryLandscape(collected(tmp_path))
+    run = SummaryLandscape(collected(tmp_path))
     one, two = (
-        landscape.gen_landscapes_with_multi_process(build.small_callback, options, ids, tmp_path / str(len(ids)))[0]
+        run.gen_landscapes_with_multi_process(build.small_callback, options, ids, tmp_path / str(len(ids)))[0]
         for ids in ([0], [0, 1])
     )
     assert same(one, two)
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "ids", "devices"),
+    [
+        ("CPU", 0, None, []), ("CPU", 0, [3], []), ("CPU", 0, [0, 1], [("CPU", 0), ("CPU", 1)]),
+        ("Ascend", 3, [3], []), ("Ascend", 0, [3], [("Ascend", 3)]), ("GPU", 0, [2, 0], [("GPU", 2), ("GPU", 0)]),
+    ],
+)  # fmt: skip
+def test_each_process_has_its_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, current: int, ids: Any, devices: Any
+) -> None:
+    """That of the context's target; where this process is on the one that is meant, there is no other process."""
+    from tests.landscape.test_weights import collected
+
+    asked: list[Any] = []
+
+    class Asked(Exception):
+        pass
+
+    def processes(given: Any) -> Any:
+        asked.extend(given)
+        raise Asked
+
+    monkeypatch.setattr(landscape.framework, "device_target", lambda: target)
+    monkeypatch.setattr(landscape.framework, "device_id", lambda: current)
+    monkeypatch.setattr(landscape, "Processes", processes)
+    monkeypatch.setattr(landscape, "generate", lambda *_: [])
+    try:
+        SummaryLandscape(collected(tmp_path)).gen_landscapes_with_multi_process(build.small_callback, device_ids=ids)
+    except Asked:
+        pass
+    assert asked == devices
+
+
+@pytest.mark.parametrize(
+    ("before", "device", "told"),
+    [
+        ("CPU", ("CPU", 3), []), ("Ascend", ("Ascend", 3), [{"device_id": 3}]),
+        ("CPU", ("GPU", 1), [{"device_target": "GPU"}, {"device_id": 1}]),
+        ("Ascend", ("CPU", 1), [{"device_target": "CPU"}]),
+    ],
+)  # fmt: skip
+def test_a_worker_takes_its_device_first(
+    monkeypatch: pytest.MonkeyPatch, before: str, device: tuple[str, int], told: Any
+) -> None:
+    """The target before the number, which is the target's."""
+    seen: list[Any] = []
+    monkeypatch.setattr(ms, "get_context", lambda _: before)
+    monkeypatch.setattr(ms, "set_context", lambda **options: seen.append(options))
+    worker._pin(*device)
+    assert seen == told
 
 
 def pid_of(_: Any = None) -> int:
@@ -123,7 +175,7 @@ def test_a_worker_that_hangs_is_ended() -> None:
 
 def test_workers_run_beside_each_other() -> None:
     """Two tasks that wait for each other end."""
-    with workers.Processes([0, 1]) as pool:
+    with workers.Processes([("CPU", 0), ("CPU", 1)]) as pool:
         pids = {future.result(60) for future in [pool.submit(meet) for _ in range(2)]}
     assert len(pids) == 2
 

@@ -50,6 +50,9 @@ class FakeBackend:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 
+    def facts(self) -> dict[str, object]:
+        return {}
+
     def kind_of(self, name: str) -> str:
         return self.kind
 

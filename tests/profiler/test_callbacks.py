@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -125,16 +126,17 @@ def test_the_forced_end_comes_once(tmp_path: Path, device: FakeBackend) -> None:
     ],
 )  # fmt: skip
 def test_a_window_that_is_not_reached(tmp_path: Path, said: Any, callback: Any, epochs: Any, message: str) -> None:
-    """One warning names the window and what ran; there is no file."""
+    """One warning names the window and what ran; there is no file, and an empty profile says the same."""
     asked = callback(50, 60, tmp_path / "run")
     Loop(asked).train(*epochs)
     (warning,) = said()
     assert message in warning
     assert warning.endswith("; nothing was recorded.")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(RuntimeError) as raised:
-        asked.profiler.analyse()
-    assert str(raised.value).endswith(warning.partition(": ")[2])
+    profile = asked.profiler.analyse()
+    assert f"NOT COMPLETE: {warning.partition(': ')[2]}" in str(profile)
+    assert len(profile.steps) == len(profile.operators) == len(profile.key_averages()) == 0
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_training_that_goes_on_behind_the_start(tmp_path: Path, said: Any) -> None:
@@ -177,6 +179,17 @@ def test_windows_that_overlap(tmp_path: Path, said: Any) -> None:
     (error,) = said()
     assert "StopAtStep: the window (steps 4 to 8) is not recorded" in error
     assert "Another profiler records into" in error
+    assert error.partition(": ")[2] in str(callbacks[1].profiler.analyse())
+
+
+def test_hooks_have_the_name_of_their_class_and_count_once(tmp_path: Path) -> None:
+    """Also where one calls what it inherits."""
+    Loop(StopAtEpoch(1, 2, tmp_path)).train(*EPOCHS)
+    (found,) = windows(tmp_path)
+    hooks = Counter(name for name, _ in found.of_kind(marks.CALLBACK))
+    assert {name.partition(".")[0] for name in hooks} == {"StopAtEpoch"}
+    assert hooks["StopAtEpoch.on_train_epoch_begin"] == 1  # that of the first epoch opens the window
+    assert hooks["StopAtEpoch.on_train_epoch_end"] == 1  # that of the second one closes it
 
 
 def test_a_device_that_fails_stops_no_training(tmp_path: Path, device: FakeBackend, said: Any) -> None:

@@ -189,8 +189,9 @@ def test_a_schedule_that_never_opens_says_so(device: FakeBackend, tmp_path: Path
     profiler.step()
     profiler.stop()
     assert said("first window (steps 5 to 6) was not reached; nothing was recorded") != []
-    with pytest.raises(RuntimeError, match=r"steps 5 to 6\) was not reached"):
-        profiler.analyse()
+    found = profiler.analyse()
+    assert "steps 5 to 6) was not reached" in str(found)
+    assert len(found.steps) == len(found.operators) == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -344,3 +345,11 @@ def test_wrong_questions(device: FakeBackend, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(RuntimeError, match="no window was recorded yet; the schedule is at step 0"):
         scheduled.analyse()
     scheduled.stop()
+
+
+@pytest.mark.parametrize("wrong", ["12", 3, [1.5], [None], [True]])
+def test_a_step_list_that_is_none(device: FakeBackend, tmp_path: Path, wrong: Any) -> None:
+    with Profiler(tmp_path) as profiler:
+        pass
+    with pytest.raises(TypeError, match="step_list is "):
+        profiler.analyse(step_list=wrong)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import pydoc
 import threading
 import timeit
 from collections.abc import Iterator
@@ -150,7 +152,7 @@ def test_marks_are_limited() -> None:
 
 def test_names_are_limited(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A new name each time does not fill the memory: later ones share one, said once."""
-    monkeypatch.setattr(marks, "MAX_NAMES", len(marks.span.__self__))  # type: ignore[attr-defined]
+    monkeypatch.setattr(marks, "MAX_NAMES", len(marks.span.func.__self__))  # type: ignore[attr-defined]
     window = marks.open_window()
     for number in range(3):
         with span(f"not seen before {number}"):
@@ -201,9 +203,20 @@ def test_hooks_are_marked_by_class_and_name(window: marks.Window) -> None:
         def on_step(self, number: int) -> int:
             return number
 
+    class Mine(Callback):
+        pass
+
     assert Callback().on_step(3) == 3
-    (name,) = named(window, marks.CALLBACK)
-    assert name.endswith("Callback.on_step")
+    assert Mine().on_step(number=4) == 4
+    assert named(window, marks.CALLBACK) == ["Callback.on_step", "Mine.on_step"]
+
+
+def test_help_says_what_a_span_is() -> None:
+    """Though `span` is no function of Python's, for speed."""
+    text = pydoc.render_doc(span, renderer=pydoc.plaintext)
+    assert "span(name)" in text
+    assert "as a context manager and as a decorator" in text
+    assert str(inspect.signature(span)).startswith("(name: str, /)")
 
 
 # ---------------------------------------------------------------- cost

@@ -207,7 +207,24 @@ def test_nothing_to_open(tmp_path: Path, run: Path, capsys: pytest.CaptureFixtur
         assert refused(capsys, run, *words)[0] == 1
     code, error = refused(capsys, run, "--timeline", tmp_path / "absent" / "t.json")
     assert code == 1
-    assert "No such file or directory" in error
+    assert error == f"instrument: [Errno 2] No such file or directory: '{tmp_path / 'absent' / 't.json'}'\n"
+
+
+def test_a_window_that_was_never_closed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training that was killed inside of it leaves its empty directory."""
+    (tmp_path / "profile_raw_20260101_000000_0_0").mkdir()
+    code, error = refused(capsys, tmp_path)
+    assert code == 1
+    assert "profile_raw_20260101_000000_0_0 is of a window that was not closed: the training was killed" in error
+
+
+@pytest.mark.parametrize("words", [("--steps",), ("--ops", "--csv"), ("--memory", "--data")])
+def test_an_incomplete_window_is_told(run: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    """On stderr where the output does not say so itself; a complete one is passed over in silence."""
+    assert main(["profile", str(run), *words]) == 0
+    assert capsys.readouterr().err == "instrument: window 1 is not complete: the training ended\n"
+    assert main(["profile", str(run), "--window", "0", *words]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("seed", range(3))

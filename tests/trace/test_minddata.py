@@ -109,6 +109,18 @@ def test_the_derived_table() -> None:
     assert (found.sampling_interval_ms, found.problems) == (10, [])
 
 
+def test_numbers_of_the_derived_table_that_no_machine_has() -> None:
+    """They are none, and stay out of what is counted in 64 bits."""
+    huge = "9" * 20
+    data = table(
+        ["op_id", "op_type", "num_workers", "output_queue_length", "sample_interval", "children_id"],
+        [[0, "Batch", huge, huge, huge, f"[1, {huge}]"]],
+    )
+    found = minddata.pipeline_table(data, "f")
+    assert found.stages == [PipelineStage(0, "Batch", -1, -1, (1,), -1, ())]
+    assert found.sampling_interval_ms == -1
+
+
 def test_batches() -> None:
     """A batch has its times and what the queue held, in whichever order its lines stand."""
     data = b"0 1 1 2 100\n0 2 1 14 100\n0 0 1 12 100\n1 16 1 3 101\n1 16 2 0 120\n0 2 2 8 119\n"

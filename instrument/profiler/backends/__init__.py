@@ -36,6 +36,9 @@ class Backend(Protocol):
     def stop(self) -> None:
         """End it. The files are complete when this returns."""
 
+    def facts(self) -> dict[str, object]:
+        """What else is to be said of the window that was ended, by the keys of the trace's metadata."""
+
     def kind_of(self, name: str) -> str:
         """Whose file `name` is: "minddata", or the device's."""
 

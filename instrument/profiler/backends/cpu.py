@@ -35,7 +35,6 @@ class CpuBackend:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._profiler = framework.cpu_profiler()
-        self._directory = ""
         self._said_no_pipeline = False
 
     def prepare(self) -> None:
@@ -49,7 +48,6 @@ class CpuBackend:
                 PIPELINE.stop()
 
     def start(self, directory: str) -> None:
-        self._directory = directory
         self._profiler.init(directory)
         self._profiler.step_profiling_enable(True)
         if ProfilerActivity.CPU in self._options.activities:
@@ -57,18 +55,21 @@ class CpuBackend:
         if self._options.profile_memory:
             self._profiler.enable_profile_memory()
         if self._options.data_process is not False:
-            PIPELINE.start()
+            PIPELINE.start(directory)
 
     def stop(self) -> None:
         self._profiler.stop()
         if self._options.data_process is False:
             return
-        if not PIPELINE.stop(self._directory) and self._options.data_process and not self._said_no_pipeline:
+        if not PIPELINE.stop() and self._options.data_process and not self._said_no_pipeline:
             self._said_no_pipeline = True
             log.warning(
                 "Profiler: data_process=True, but no data pipeline was recorded: make the Profiler before the iterator "
                 "over the dataset, or before model.train."
             )
+
+    def facts(self) -> dict[str, object]:
+        return {"pipelines_not_recorded": PIPELINE.missed} if self._options.data_process is not False else {}
 
     def kind_of(self, name: str) -> str:
         return "minddata" if is_pipeline_file(name) else self.kind

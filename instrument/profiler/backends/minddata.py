@@ -3,12 +3,14 @@
 It takes the pipeline whose iterator is built first after `init`, and follows a dangling pointer when it is started
 after that iterator is gone. So the making of iterators is watched: while the pipeline that was taken is gone, the next
 one is taken, and it is started only while its iterator lives. Once taken, a pipeline is started and stopped at once,
-since only then it can be given up for another one later.
+since only then it can be given up for another one later. A window may so hold several pipelines, one after the other,
+as of a loop that makes an iterator for each epoch; one that is built while another lives cannot be recorded.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from typing import Any
@@ -17,6 +19,9 @@ from instrument import framework
 
 log = logging.getLogger("instrument")
 
+#: Where the second pipeline of a window and those behind it are, with a number behind it.
+FOLDER = "pipeline"
+
 
 class Pipeline:
     """Records one pipeline at a time; none before `arm`."""
@@ -24,9 +29,13 @@ class Pipeline:
     def __init__(self) -> None:
         self._manager: Any = None
         self._iterator: weakref.ref[Any] | None = None
-        #: A window is open.
+        #: A window is open, or opens with the next step: then there is no directory yet.
         self._is_wanted = False
+        self._directory = ""
         self._is_started = False
+        #: How many pipelines the window has in its directory, and how many were built beside the recorded one.
+        self._saved = 0
+        self.missed = 0
         self._lock = threading.RLock()
 
     def arm(self) -> None:
@@ -49,7 +58,10 @@ class Pipeline:
     def _before(self) -> bool:
         """An iterator is about to be made; whether its pipeline is the one that will be recorded."""
         with self._lock:
+            if self._is_started and not self._is_alive:
+                self._stop()
             if self._is_started or self._is_alive:
+                self.missed += self._is_wanted
                 return False
             return self._attempt(self._manager.init)
 
@@ -61,25 +73,36 @@ class Pipeline:
                 if not self._is_wanted:
                     self._stop()
 
-    def start(self) -> None:
-        """A window opens: record the pipeline, or the next one that is built where there is none."""
+    def start(self, directory: str = "") -> None:
+        """A window opens: record the pipeline, or the next one that is built where there is none, into `directory`.
+
+        Without one, nothing is kept of what is recorded until a directory is named.
+        """
         with self._lock:
             self._is_wanted = self._manager is not None
+            self._directory, self._saved, self.missed = directory, 0, 0
             if self._is_wanted and self._is_alive and not self._is_started:
                 self._is_started = self._attempt(self._manager.start)
 
-    def stop(self, directory: str = "") -> bool:
-        """The window closes: its files go to `directory`, if one is named; whether there are any."""
+    def stop(self) -> bool:
+        """The window closes; whether there is any pipeline in its directory."""
         with self._lock:
-            self._is_wanted = False
-            if not self._is_started:
-                return False
-            self._stop()
-            return bool(directory) and self._attempt(lambda: self._manager.save(directory))
+            if self._is_started:
+                self._stop()
+            self._is_wanted, self._directory = False, ""
+            return self._saved > 0
 
     def _stop(self) -> None:
+        """End the recording of a pipeline: the first one's files lie in the window's directory, others' below it."""
         self._is_started = False
-        self._attempt(self._manager.stop)
+        if not self._attempt(self._manager.stop) or not self._directory:
+            return
+        folder = os.path.join(self._directory, f"{FOLDER}_{self._saved}") if self._saved else self._directory
+        self._saved += self._attempt(lambda: self._save(folder))
+
+    def _save(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+        self._manager.save(folder)
 
     def _attempt(self, call: Any) -> bool:
         try:

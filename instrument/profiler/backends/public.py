@@ -67,6 +67,9 @@ class PublicBackend:
         if not any(files for _, _, files in os.walk(self._directory)):  # MindSpore logs its errors and goes on
             log.error("Profiler: MindSpore's profiler left no file in %s; its log says why.", self._directory)
 
+    def facts(self) -> dict[str, object]:
+        return {}
+
     def kind_of(self, name: str) -> str:
         return "minddata" if is_pipeline_file(name) else self.kind
 

@@ -28,6 +28,7 @@ _VERBS = {
     "verify": "check every frame and every value of event files",
     "repair": "copy what is whole of damaged event files into new ones",
     "profile": "explain where the time of a training goes",
+    "doctor": "try what instrument does on this machine, and say what works, what does not, and why",
     "landscape": "show, draw or export the loss landscapes of a run",
 }
 

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help=what)
     for option in _TABLES:
         parser.add_argument(f"--{option}", action="store_true", help=f"show {_HELP[option]}")
-    parser.add_argument("--compare", metavar="BASE", help="show the differences from the profile at BASE")
+    parser.add_argument("--compare", metavar="BASE", help="show the differences from BASE (its last window)")
     parser.add_argument("--timeline", metavar="OUT", help="write the timeline for Perfetto to OUT (.json or .json.gz)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print the table of one of these as CSV")
@@ -72,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(sections[0].tables[-1].to_csv(), end="")
     else:
         print("\n\n".join(_texts(found, sections, arguments, written)))
-    _tell_losses(found, written, has_report=not sections and written is None)
+    has_report = not sections and written is None
+    _tell_incomplete(found, has_report or arguments.advice or arguments.json)
+    _tell_losses(found, written, has_report)
     return 0
 
 
@@ -120,6 +122,13 @@ def _advice(found: Profile) -> Table:
 def _advice_text(table: Table) -> str:
     """Sentences as they are: a table would cut them."""
     return "\n".join(map(escape, table["text"].tolist())) or "No advice: no figure of this profile stands out."
+
+
+def _tell_incomplete(found: Profile, is_told: bool) -> None:
+    """That a window is not what was asked for, unless the output has said so."""
+    if found.metadata.get("complete") is False and not is_told:
+        reason = escape(str(found.metadata.get("reason") or "")).rstrip(".")
+        print(f"instrument: window {found.number} is not complete{f': {reason}' if reason else ''}", file=sys.stderr)
 
 
 def _tell_losses(found: Profile, written: timeline.Written | None, has_report: bool) -> None:

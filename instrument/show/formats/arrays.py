@@ -20,6 +20,8 @@ from instrument.read.points import Points, Scalars
 from instrument.show.formats import Job, Written, rows
 from instrument.show.formats.folder import safe_name
 
+#: Whoever exports asks for all pictures, large ones too, one after the other.
+PICTURE_BYTES = 1 << 30
 _BUCKETS = ("left", "width", "counts")
 _DTYPES = {"int": "<i8", "float": "<f8", "bool": "?"}
 
@@ -94,6 +96,6 @@ def _buckets(histogram: Any) -> NDArray[Any]:
 
 _ARRAYS: dict[str, Callable[[Any], NDArray[Any]]] = {
     "tensor": lambda tensor: np.ascontiguousarray(tensor.array).reshape(tensor.array.shape),
-    "image": image.pixels,
+    "image": lambda picture: image.pixels(picture, PICTURE_BYTES),
     "histogram": _buckets,
 }

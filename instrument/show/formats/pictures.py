@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from instrument.codec import image
 from instrument.errors import CorruptMessage
 from instrument.show.formats import Job, Written
-from instrument.show.formats.arrays import file_names
+from instrument.show.formats.arrays import PICTURE_BYTES, file_names
 from instrument.show.formats.folder import safe_name
 from instrument.values import Image
 
@@ -47,7 +47,7 @@ def _png(picture: Image) -> bytes:
         return picture.data
     from PIL import Image as pillow
 
-    pixels = image.pixels(picture)
+    pixels = image.pixels(picture, PICTURE_BYTES)
     file = io.BytesIO()
     pillow.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(file, format="PNG")
     return file.getvalue()

@@ -1,0 +1,1 @@
+"""What `instrument doctor` tries in processes of their own: recording here, with MindSpore and without."""

@@ -1,0 +1,142 @@
+"""The trial with MindSpore: its names that we rely on, and short trainings that are recorded and profiled.
+
+python -m instrument.checkup.training DIRECTORY OUTCOME
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from functools import partial
+from typing import Any
+
+from instrument._version import SUPPORTED_MINDSPORE
+from instrument.checkup.outcome import Expected, leave
+from instrument.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt, words
+
+_STEPS = 6
+_PROFILED = (3, 4)
+_SAMPLES = 5
+_GUIDE = (
+    "If MindSpore's own run_check() works, please report this: `python -c 'import mindspore; mindspore.run_check()'`."
+)
+
+
+def main() -> None:
+    directory, outcome = sys.argv[1:]
+    expected: Expected = {}
+    findings: list[Finding] = []
+    # What is found so far is there, whatever becomes of this process in the next part.
+    for part in (_mindspore, _names):
+        findings.append(part())
+        leave(outcome, findings, expected)
+    if findings[0].status != FAILS:
+        for mode in ("graph", "PyNative"):
+            check = partial(_train, os.path.join(directory, mode), mode, expected)
+            findings.append(attempt(f"training in {mode} mode", check, _GUIDE))
+            leave(outcome, findings, expected)
+        findings.append(attempt("profiling", partial(_profile, os.path.join(directory, "profile"), expected), _GUIDE))
+        findings.append(_system_metrics(directory))
+    leave(outcome, findings, expected)
+
+
+def _mindspore() -> Finding:
+    started = time.perf_counter()
+    try:
+        from instrument import framework
+    except Exception as error:  # noqa: BLE001  whatever keeps MindSpore from being imported
+        seconds = time.perf_counter() - started
+        return Finding("MindSpore", FAILS, f"import: {words(error)}", "Install it anew.", seconds)
+    seconds = time.perf_counter() - started
+    version = framework.version()
+    detail = f"{version} on {framework.device_target()}, imported in {seconds:.1f} s"
+    first, last = SUPPORTED_MINDSPORE
+    if not first <= tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) <= last:
+        tested = " to ".join(".".join(map(str, one)) for one in SUPPORTED_MINDSPORE)
+        return Finding("MindSpore", NOTE, detail, f"Tested are {tested}; another may work.", seconds)
+    return Finding("MindSpore", WORKS, detail, "", seconds)
+
+
+def _names() -> Finding:
+    def check() -> str:
+        from instrument import framework
+
+        missing = framework.probe()
+        if missing:
+            raise Failed(f"MindSpore lacks {', '.join(missing)}")
+        return "MindSpore has all that are relied on"
+
+    return attempt("MindSpore's inner names", check, "Use a version of MindSpore that is supported.")
+
+
+def _train(directory: str, mode: str, expected: Expected, *callbacks: Any) -> str:
+    """Train a network of one layer in a mode, with the collector; what it says of the time."""
+    import mindspore as ms
+    import numpy as np
+    from mindspore import nn
+    from mindspore.dataset import NumpySlicesDataset
+    from mindspore.train import Model
+
+    from instrument.collect import ops
+    from instrument.collect.collector import SummaryCollector
+
+    class Network(nn.Cell):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Dense(4, 1)
+            self.summary = ops.ScalarSummary()
+
+        def construct(self, x: Any) -> Any:
+            self.summary("one", x.mean())
+            return self.dense(x)
+
+    ms.set_context(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE)
+    network = Network()
+    rows = np.ones((2 * _STEPS, 4), np.float32)
+    data = NumpySlicesDataset((rows, rows[:, :1]), ["x", "y"], shuffle=False).batch(2)
+    model = Model(network, nn.MSELoss(), nn.SGD(network.trainable_params(), 0.01))
+    collector = SummaryCollector(directory, collect_freq=1, collect_specified_data={"collect_input_data": False})
+    started = time.perf_counter()
+    model.train(1, data, callbacks=[*callbacks, collector], dataset_sink_mode=False)
+    seconds = time.perf_counter() - started
+    stats = collector.stats
+    if stats is None or stats.lost or stats.dropped or stats.errors:
+        raise Failed(f"not everything is written: {stats}")
+    expected[os.path.basename(directory)] = {"scalar": {"one": (_STEPS, float(_STEPS))}}
+    return f"{_STEPS} steps in {seconds:.1f} s, with operators inside the network"
+
+
+def _profile(directory: str, expected: Expected) -> str:
+    from instrument.profiler.callbacks import StopAtStep
+
+    window = StopAtStep(*_PROFILED, directory)
+    _train(directory, "graph", expected, window)
+    return f"a window of steps {_PROFILED[0]} to {_PROFILED[1]}"
+
+
+def _system_metrics(directory: str) -> Finding:
+    from instrument.collect.system import System, load_psutil
+
+    try:
+        load_psutil()
+    except ImportError as error:
+        return Finding("system metrics", NOTE, "psutil is not installed", f"{error}.")
+
+    def check() -> str:
+        system = System(directory)
+        system.look_at_device()
+        taken = []
+        for _ in range(_SAMPLES):
+            started = time.thread_time()
+            sample = system.sample()
+            taken.append(time.thread_time() - started)
+        device = "with" if any("device" in tag for tag in sample) else "without"
+        return f"{len(sample)} metrics, {device} a device's memory, {1e3 * statistics.median(taken):.1f} ms a sample"
+
+    return attempt("system metrics", check)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""The thread that samples beside a training and hands each sample over.
+
+It sleeps between samples, and takes at most 0.4 % of a core over its whole life: on a host where a sample is dear they
+come less often than asked for. It ends with a last sample when it is told to, and when nobody is there to take samples.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger("instrument")
+
+DEFAULT_INTERVAL_SECONDS = 5.0
+LEAST_INTERVAL_SECONDS = 0.1
+#: Of this thread; what a worker does with the samples comes on top.
+MOST_SHARE_OF_A_CORE = 0.004
+
+#: A training that ends sooner than the first interval is to have a sample all the same.
+_FIRST_PAUSE_SECONDS = 1.0
+#: `stop` waits so long: a signal handler may have called it inside of what the last sample waits for.
+_END_SECONDS = 1.0
+
+Sample = dict[str, float]
+
+
+def check_interval(value: Any) -> float | None:
+    """Seconds between two samples for the option `system_metrics`, None for False.
+
+    Raises:
+        TypeError, ValueError: it is neither True, False nor a number of seconds.
+    """
+    if isinstance(value, bool):
+        return DEFAULT_INTERVAL_SECONDS if value else None
+    if not isinstance(value, (int, float)):
+        kind = type(value).__name__
+        raise TypeError(f"system_metrics is {value!r} of type {kind}; expected True, False or seconds between samples.")
+    if not LEAST_INTERVAL_SECONDS <= value < math.inf:
+        raise ValueError(
+            f"system_metrics is {value!r}; expected seconds between samples, at least {LEAST_INTERVAL_SECONDS:g}, "
+            "True for 5, or False."
+        )
+    return float(value)
+
+
+class Sampler:
+    """Calls `deliver(take())` every `interval_seconds`, from a thread of its own, until `stop`.
+
+    `deliver` is a method; its object is not kept alive by this. Neither may log while it holds a lock that a logging
+    handler could want.
+
+    Raises:
+        RuntimeError: no thread can be started.
+    """
+
+    def __init__(self, take: Callable[[], Sample], deliver: Callable[[Sample], None], interval_seconds: float) -> None:
+        # A plain lock: unlike an event it may be used by a signal handler in the middle of its own use.
+        self._running = threading.Lock()
+        self._running.acquire()
+        arguments = (take, weakref.WeakMethod(deliver), interval_seconds, self._running)
+        self._thread = threading.Thread(target=_run, args=arguments, name="instrument-system", daemon=True)
+        self._thread.start()
+
+    def stop(self, waits: bool = True) -> None:
+        """End the thread, after a last sample. A second call does nothing; with `waits` it is over afterwards."""
+        try:
+            self._running.release()
+        except RuntimeError:
+            return  # it was stopped before
+        if waits and threading.current_thread() is not self._thread:
+            self._thread.join(_END_SECONDS)
+
+
+def _run(
+    take: Callable[[], Sample],
+    deliver: weakref.WeakMethod[Callable[[Sample], None]],
+    interval_seconds: float,
+    running: threading.Lock,
+) -> None:
+    began, pause = time.monotonic(), min(interval_seconds, _FIRST_PAUSE_SECONDS)
+    is_over = is_told = False
+    while not is_over:
+        is_over = running.acquire(timeout=pause)
+        used = time.thread_time()
+        if not _sample(take, deliver):
+            return
+        after_the_next = 2 * time.thread_time() - used
+        affordable = began + after_the_next / MOST_SHARE_OF_A_CORE - time.monotonic()
+        pause = max(interval_seconds, affordable)
+        if pause > 2 * interval_seconds and not (is_told or is_over):
+            is_told = True
+            text = "system_metrics: the next sample comes in %.1f s instead of %g: they take at most %g %% of a core."
+            log.info(text, pause, interval_seconds, 100 * MOST_SHARE_OF_A_CORE)
+
+
+def _sample(take: Callable[[], Sample], deliver: weakref.WeakMethod[Callable[[Sample], None]]) -> bool:
+    """Take one sample and hand it over; False where it is the last."""
+    hand_over = deliver()
+    if hand_over is None:
+        return False
+    try:
+        hand_over(take())
+    except Exception as error:  # noqa: BLE001  it runs beside a training, which goes on
+        log.warning("system_metrics end here: %s: %s", type(error).__name__, error)
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""`instrument doctor`: what works on this machine and what does not; exit code 0 where nothing fails, else 1."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+
+from instrument.findings import NOTE, Finding
+from instrument.show import forms
+from instrument.show.health import PACKAGES, Report, examine
+from instrument.show.tables import escape, table
+
+_COLUMNS = ("name", "status", "seconds", "detail", "advice")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directory", metavar="DIR", nargs="?", default=None,
+        help="where to try writing (default: the system's temporary directory); all is removed again",
+    )  # fmt: skip
+    forms.add_forms(parser, "what was found")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    report = examine(arguments.directory or tempfile.gettempdir())
+    if arguments.json:
+        forms.print_json(report.to_dict())
+    elif arguments.csv:
+        forms.print_records((finding.to_dict() for finding in report.findings), _COLUMNS)
+    else:
+        _show(report)
+    return 0 if report.is_well else 1
+
+
+def _show(report: Report) -> None:
+    rows = [(name, value) for name, value in report.system.items()]
+    for name, version in report.versions.items():
+        rows.append((name, version or f"not installed ({PACKAGES[name] or 'needed'})"))
+    print(table(("WHAT", "VERSION"), rows))
+    print()
+    print(table(("CHECK", "", "SECONDS", "FOUND"), [_cells(finding) for finding in report.findings]))
+    print()
+    for finding in report.findings:
+        if finding.advice:
+            print(f"{finding.name}: {escape(finding.advice)}")
+    failed = [finding for finding in report.findings if finding.status not in ("works", NOTE)]
+    print(f"{len(report.findings)} checks, {len(failed)} failed" if failed else "Everything that was tried works here.")
+
+
+def _cells(finding: Finding) -> tuple[str, str, str, str]:
+    seconds = f"{finding.seconds:.2f}" if finding.seconds >= 0.005 else ""
+    return (
+        finding.name,
+        finding.status.upper() if finding.status == "fails" else finding.status,
+        seconds,
+        escape(finding.detail),
+    )

@@ -1,0 +1,258 @@
+"""What there is on this machine and what works: versions, and trials in processes of their own, read back here.
+
+A trial that dies (MindSpore may, already at its import) takes nothing else with it. What it leaves is JSON; what it
+recorded is read as any run is. Nothing of it names the user, the host or their directories.
+"""
+
+from __future__ import annotations
+
+import getpass
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from instrument._version import SUPPORTED_MINDSPORE, __version__
+from instrument.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt
+from instrument.read.run import Run, read
+
+#: Distribution -> what it is needed for, where that is no part of the base install.
+PACKAGES = {
+    "mindspore": "recording a training",
+    "numpy": "",
+    "protobuf": "",
+    "crc32c": "",
+    "pillow": "pictures",
+    "psutil": "system_metrics: the extra `system`",
+    "pandas": "to_pandas(): the extra `pandas`",
+    "matplotlib": "pictures of landscapes: the extra `plot`",
+    "pyarrow": "export to Parquet: the extra `parquet`",
+}
+_BASE = ("numpy", "protobuf", "crc32c")
+_SECONDS = {"recording": 120.0, "training": 600.0}
+_LITTLE_ROOM_BYTES = 1 << 30
+_SHORT = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """`system` says what this machine is, `versions` what is installed (None: it is not)."""
+
+    system: dict[str, str]
+    versions: dict[str, str | None]
+    findings: list[Finding]
+
+    @property
+    def is_well(self) -> bool:
+        return all(finding.status != FAILS for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        found = [finding.to_dict() for finding in self.findings]
+        return {"is_well": self.is_well, "system": self.system, "versions": self.versions, "findings": found}
+
+
+def examine(directory: str) -> Report:
+    """Try everything, in a directory that is made below `directory` and removed again.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    with tempfile.TemporaryDirectory(prefix="instrument-", dir=directory) as place:
+        findings = [*_around(directory), *_recording(place), *_training(place)]
+    private = _Private(directory, place)
+    findings = [replace(one, detail=private(one.detail), advice=private(one.advice)) for one in findings]
+    return Report(_system(), versions(), findings)
+
+
+def versions() -> dict[str, str | None]:
+    return {"instrument": __version__, **{name: _version(name) for name in PACKAGES}}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _system() -> dict[str, str]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "libc": " ".join(platform.libc_ver()).strip() or "unknown",
+        "cores": str(cores),
+    }
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def _around(directory: str) -> Iterator[Finding]:
+    lacking = [name for name in _BASE if _version(name) is None]
+    if lacking:
+        yield Finding("packages", FAILS, f"{', '.join(lacking)} not installed", "pip install mindspore-instrument")
+    if not (3, 10) <= sys.version_info[:2] <= (3, 12):
+        yield Finding("python", NOTE, f"{platform.python_version()}; MindSpore has wheels for 3.10 to 3.12")
+    yield attempt("checksums", _checksums, "pip install --force-reinstall crc32c")
+    yield _room("disk", directory)
+    if os.path.isdir("/dev/shm"):
+        yield _room(
+            "/dev/shm", "/dev/shm", "MindSpore's data sets with python_multiprocessing need it; instrument does not."
+        )
+
+
+def _checksums() -> str:
+    from instrument.eventfile import crc
+
+    if crc.unmask(crc.masked_crc([b"123456789"])) != 0xE3069283:  # the check value of CRC-32C
+        raise Failed("crc32c computes a wrong checksum")
+    return "crc32c is right"
+
+
+def _room(name: str, directory: str, advice: str = "Runs need room; a full disk costs records.") -> Finding:
+    free = shutil.disk_usage(directory).free
+    detail = f"{free / 1e9:.1f} GB free"
+    return Finding(name, WORKS, detail) if free >= _LITTLE_ROOM_BYTES else Finding(name, NOTE, detail, advice)
+
+
+# ---------------------------------------------------------------- what works
+
+
+def _recording(place: str) -> list[Finding]:
+    told, findings = _trial("recording", place)
+    if told:
+        processes = Finding("num_process", WORKS, f"{told['processes']} by default: half of the cores, at most 4")
+        findings.append(processes)
+    return findings
+
+
+def _training(place: str) -> list[Finding]:
+    if importlib.util.find_spec("mindspore") is None:
+        first, last = (".".join(map(str, one)) for one in SUPPORTED_MINDSPORE)
+        advice = f"Reading works without it. For recording a training: MindSpore {first} to {last}."
+        return [Finding("MindSpore", NOTE, "not installed", advice)]
+    told, findings = _trial("training", place)
+    if told and "profile" in told["expected"]:
+        findings.append(attempt("reading the profile", partial(_read_profile, os.path.join(place, "profile"))))
+    return findings
+
+
+def _trial(name: str, place: str) -> tuple[Mapping[str, Any], list[Finding]]:
+    """Run a trial, and read back what it recorded: what it told, and all findings."""
+    outcome = os.path.join(place, f"{name}.json")
+    died = _run(f"instrument.checkup.{name}", place, outcome, _SECONDS[name])
+    try:
+        with open(outcome, encoding="utf-8") as file:
+            told = json.load(file)
+    except (OSError, ValueError):
+        told = {}
+    findings = [Finding(**one) for one in told.get("findings", ())]
+    if died:
+        findings.append(Finding(f"the trial of {name}", FAILS, died, "Please report this, with all that stands here."))
+        return {}, findings
+    expected = told["expected"]
+    if expected:
+        findings.append(attempt(f"reading {name} back", partial(_read_back, place, expected)))
+    return told, findings
+
+
+def _run(module: str, place: str, outcome: str, seconds: float) -> str:
+    """Run a module in a process of its own; why it did not end well, empty where it did."""
+    entries = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str) and "\0" not in entry]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entries)}
+    environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", module, place, outcome],
+            cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"it took longer than {seconds:g} s"
+    except OSError as error:
+        return f"no process can be started: {error.strerror}"
+    if ended.returncode == 0:
+        return ""
+    last = ([line for line in ended.stderr.splitlines() if line.strip()] or ["it said nothing"])[-1]
+    return f"it ended with {ended.returncode}: {last:.300}"
+
+
+def _read_back(place: str, expected: Mapping[str, Any]) -> str:
+    """Every run of a trial holds what was written: so many points a tag, and their sum."""
+    points, started = 0, time.perf_counter()
+    for directory, kinds in expected.items():
+        run = read(os.path.join(place, directory))
+        if run.damage or run.gaps:
+            raise Failed(f"{directory}: {(*run.damage, *run.gaps)[0]}")
+        for kind, tags in kinds.items():
+            for tag, (count, total) in tags.items():
+                found, summed = _sum(run, kind, tag)
+                if found != count or not np.isclose(summed, total):
+                    read_, written = f"{found} points of sum {summed:g}", f"{count} of sum {total:g}"
+                    raise Failed(f"{directory}: {kind} {tag!r} has {read_}; written were {written}")
+                points += found
+    return f"{points} points in {1e3 * (time.perf_counter() - started):.0f} ms, all as they were written"
+
+
+def _sum(run: Run, kind: str, tag: str) -> tuple[int, float]:
+    series = run.points(kind, tag)
+    values = [series.decode(index) for index in range(len(series))]
+    if kind == "tensor":
+        return len(values), sum(float(value.array.sum(dtype=np.float64)) for value in values)
+    return len(values), float(sum(value.counts.sum() if kind == "histogram" else value for value in values))
+
+
+def _read_profile(path: str) -> str:
+    found = read(path).profile()
+    steps, operators = found.steps["step"].tolist(), len(found.operators["full_name"])
+    if not steps:
+        raise Failed("the profile has no steps")
+    return f"steps {steps[0]} to {steps[-1]}, {operators} operators"
+
+
+# ---------------------------------------------------------------- what others need not know
+
+
+class _Private:
+    """Takes the names of the user, the host and directories out of a text."""
+
+    def __init__(self, directory: str, place: str) -> None:
+        paths = ((place, "<trial>"), (os.path.abspath(directory), "<directory>"), (os.path.expanduser("~"), "~"))
+        self._paths = [(os.path.realpath(path), word) for path, word in paths] + list(paths)
+        names = [(socket.gethostname(), "<host>")]
+        try:
+            names.append((getpass.getuser(), "<user>"))
+        except (KeyError, OSError, ImportError):
+            pass  # a user without a name
+        # A short name may be anything, but for one that is a part of a path.
+        self._words = [
+            (
+                rf"(?<=/){re.escape(name)}(?=/|$)" if len(name) <= _SHORT else rf"(?<![\w-]){re.escape(name)}(?![\w-])",
+                shown,
+            )
+            for name, shown in names
+            if name
+        ]
+
+    def __call__(self, text: str) -> str:
+        for path, shown in self._paths:
+            if len(path) > 1:
+                text = re.sub(re.escape(path) + r"(?=[/\s'\":;,.)\]]|$)", shown, text)
+        for pattern, shown in self._words:
+            text = re.sub(pattern, shown, text)
+        return text
