@@ -69,7 +69,7 @@ bench-read: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/install
 	@$(VENV)/bin/python benchmarks/read.py $(ARGS) > build/read.json
 	@$(VENV)/bin/python benchmarks/read.py --table build/read.json $(if $(ARGS),,--into benchmarks/README.md)
 
-bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own for some 6 minutes, and reading large traces; JSON in build/
+bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own for some 10 minutes, and reading large traces; JSON in build/
 	@mkdir -p build
 	@$(VENV)/bin/python benchmarks/profiled.py $(ARGS) > build/profiled.json
 	@$(VENV)/bin/python benchmarks/trace.py > build/trace.json
@@ -84,7 +84,7 @@ dist: $(DIST)/installed.stamp ## Build the source distribution, and the wheel ou
 
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
 	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) $(DOCS) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
-	rm -rf demo_run demo_landscape rank_* kernel_meta
+	rm -rf *_run examples/*_run pandas_runs demo_landscape rank_* kernel_meta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/base.stamp: setup.cfg pyproject.toml

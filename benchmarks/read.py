@@ -28,12 +28,17 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 
 import reading_files  # noqa: E402
-from readers import READERS  # noqa: E402
+from readers import READERS, TREE_READERS  # noqa: E402
 
 _MARKS = ("<!-- read.py: begin -->", "<!-- read.py: end -->")
 #: Case -> how many times less processor time than rustboard with checksums ours is to take.
 _TARGETS = {"1m_x_1": 2.0, "200k_x_10": 2.0, "mixed": 1.0, "tensors": 10.0}
 _MEMORY_TARGET = 2.0
+#: The case of a tree of runs, and in how many seconds it is to be listed.
+_TREE = "tree"
+_TREE_TARGETS = {"ours_cold": 2.0, "ours_again": 0.2}
+#: Its peers; the others read one directory.
+_TREE_PEERS = ("rustboard", "rustboard_checksum")
 _PEER = "rustboard_checksum"
 
 
@@ -55,7 +60,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small files, once: shows that all of it works")
     parser.add_argument("--readers", default=",".join(READERS), metavar="NAME,...")
-    parser.add_argument("--cases", default=",".join(reading_files.CASES), metavar="NAME,...")
+    parser.add_argument("--cases", default=",".join((*reading_files.CASES, _TREE)), metavar="NAME,...")
     parser.add_argument("--repetitions", type=int, help="default: 3, or 1 with --quick")
     parser.add_argument("--seconds", type=float, default=20.0, help="a slower reader is not repeated (%(default)s)")
     parser.add_argument("--folder", default=os.path.join(tempfile.gettempdir(), "bench-read"), help="(%(default)s)")
@@ -72,7 +77,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     missing: dict[str, str] = {}
     for repetition in range(arguments.repetitions or (1 if arguments.quick else 3)):
         for case in arguments.cases.split(","):
-            for reader in arguments.readers.split(","):
+            for reader in _readers(case, arguments.readers.split(",")):
                 before = [run for run in runs if (run["case"], run["reader"]) == (case, reader)]
                 if reader in missing or any(run["seconds"] > arguments.seconds for run in before):
                     continue
@@ -94,6 +99,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _readers(case: str, wanted: list[str]) -> list[str]:
+    """Those of the wanted readers that serve for a case."""
+    if case != _TREE:
+        return wanted
+    own = [*TREE_READERS] if "ours" in wanted else []
+    return own + [reader for reader in wanted if reader in _TREE_PEERS]
+
+
 def _python(reader: str) -> str:
     if reader.startswith("ours"):
         return sys.executable
@@ -102,11 +115,15 @@ def _python(reader: str) -> str:
 
 
 def _run(reader: str, case: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    dialect = READERS[reader][1]
-    path = reading_files.path_of(Path(arguments.folder), case, dialect, arguments.quick)
-    run: dict[str, Any] = {"case": case, "reader": reader, "bytes": path.stat().st_size}
+    dialect, folder = {**READERS, **TREE_READERS}[reader][1], Path(arguments.folder)
+    if case == _TREE:
+        root = reading_files.tree_of(folder, dialect, arguments.quick)
+    else:
+        root = reading_files.path_of(folder, case, dialect, arguments.quick).parent
+    size_bytes = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+    run: dict[str, Any] = {"case": case, "reader": reader, "bytes": size_bytes}
     started = time.perf_counter()
-    command = [_python(reader), str(HERE / "readers.py"), reader, str(path.parent)]
+    command = [_python(reader), str(HERE / "readers.py"), reader, str(root)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     try:
         result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
@@ -131,9 +148,10 @@ def _table(report: dict[str, Any]) -> str:
     """Markdown: a table a case, the quickest first, and what was aimed at."""
     lines = [f"{report['date']}, {report['cores']} cores; load before {report['load_before']:.1f}.", ""]
     for case, readers in report["medians"].items():
-        lines += [f"### `{case}`: {reading_files.CASES[case].what}", ""]
+        what = reading_files.TREE if case == _TREE else reading_files.CASES[case]
+        lines += [f"### `{case}`: {what.what}", ""]
         lines += ["| reader | processor s | wall s | peak memory MB | times ours |", "|---|---:|---:|---:|---:|"]
-        base = readers.get("ours", {}).get("cpu_s")
+        base = readers.get("ours_cold" if case == _TREE else "ours", {}).get("cpu_s")
         for reader, figures in sorted(readers.items(), key=lambda one: one[1]["cpu_s"]):
             times = f"{figures['cpu_s'] / base:.1f}" if base else ""
             cells = f"{figures['cpu_s']:.3f} | {figures['wall_s']:.3f} | {figures['peak_mb']:.0f} | {times}"
@@ -143,6 +161,14 @@ def _table(report: dict[str, Any]) -> str:
 
 
 def _judged(case: str, readers: dict[str, dict[str, float]]) -> list[str]:
+    if case == _TREE:
+        words = [
+            f"{reader}: {readers[reader]['cpu_s']:.2f} s (aim {aim:g}: "
+            f"{'met' if readers[reader]['cpu_s'] <= aim else 'missed'})"
+            for reader, aim in _TREE_TARGETS.items()
+            if reader in readers
+        ]
+        return [f"{'; '.join(words)}.", ""] if words else []
     if "ours" not in readers or _PEER not in readers:
         return []
     ours, peer = readers["ours"], readers[_PEER]

@@ -22,6 +22,16 @@ _START = 1_700_000_000.0
 _BUCKETS = 64
 
 
+class Tree(NamedTuple):
+    """Runs in a tree, of `tags` scalars in each event."""
+
+    what: str
+    runs: int
+    quick: int
+    tags: int
+    events: int
+
+
 class Case(NamedTuple):
     """`events` beside the version, made by `make(events, dialect)`; `quick` is their number with --quick."""
 
@@ -45,6 +55,21 @@ def path_of(folder: Path, case: str, dialect: str, quick: bool) -> Path:
                 file.write(data)
         made.rename(path)
     return path
+
+
+def tree_of(folder: Path, dialect: str, quick: bool) -> Path:
+    """The root of the tree, which is made where it is not there yet."""
+    root = folder / f"tree-{dialect}{'-quick' * quick}"
+    if not root.exists():
+        made = root.with_suffix(".part")
+        version = event.VERSION if dialect == "mindspore" else tb.VERSION
+        content = _framed(wire.double(1, _START) + wire.delimited(3, version.encode()))
+        content += b"".join(_scalars(TREE.tags)(TREE.events, dialect))
+        for number in range(TREE.quick if quick else TREE.runs):
+            (made / f"run_{number:04d}").mkdir(parents=True)
+            (made / f"run_{number:04d}" / DIALECTS[dialect]).write_bytes(content)
+        made.rename(root)
+    return root
 
 
 def _framed(payload: bytes) -> bytes:
@@ -121,3 +146,5 @@ CASES = {
     ),
     "tensors": Case("256 float32 tensors of 4 MiB", 256, 16, _tensors),
 }
+#: Its case is called `tree`.
+TREE = Tree("1,000 runs of 100 scalars at 10 steps, listed", 1000, 20, 100, 10)

@@ -7,6 +7,7 @@ says which are missing; a missing one raises `FrameworkError` where it is needed
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
@@ -21,6 +22,8 @@ from instrument.errors import FrameworkError
 
 _SUMMARY_RECORD = "mindspore.train.summary.summary_record"
 _DEBUG_OPS = "mindspore.ops.operations.debug_ops"
+#: Variables in which launchers leave the number of ranks; MindSpore copies mpirun's to the first.
+_RANK_COUNTS = ("RANK_SIZE", "MS_WORKER_NUM")
 #: Name -> the places where it lives in one version or another.
 _PRIVATE = {
     "_get_summary_tensor_data": (_SUMMARY_RECORD,),
@@ -167,14 +170,25 @@ def optimized_model_of(network: Any) -> bytes | None:
     return model if isinstance(model, bytes) and model else None
 
 
-def device_number() -> int:
-    """The rank in a distributed run, else the device's number."""
+def rank() -> int | None:
+    """The rank in a training of several processes; None in one of a single process.
+
+    Before communication is set up, what the launcher (msrun, mpirun, a rank table) left in the environment counts.
+    """
     try:
         if get_group_size() > 1:
             return int(get_rank())
     except (RuntimeError, ValueError, TypeError):
         pass  # no communication was set up
-    return device_id()
+    number = os.environ.get("RANK_ID", "")
+    has_others = "RANK_TABLE_FILE" in os.environ or any(os.environ.get(size, "1") != "1" for size in _RANK_COUNTS)
+    return int(number) if has_others and number.isdecimal() else None
+
+
+def device_number() -> int:
+    """The rank in a distributed run, else the device's number."""
+    found = rank()
+    return device_id() if found is None else found
 
 
 def device_id() -> int:

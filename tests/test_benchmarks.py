@@ -102,8 +102,7 @@ def test_profiles_are_measured() -> None:
     report = other("profiled.py", "--quick", "--modes", "graph")
     figures = report["graph"]
     assert figures["blocks"] == 2
-    percents = [name for name in figures if name.endswith("_percent") and name != "hooks_percent"]
-    assert {name: figures[name]["pairs"] for name in percents} == {
+    assert {name: one["pairs"] for name, one in figures.items() if name.endswith("_percent") and "pairs" in one} == {
         "inside_of_theirs_percent": 2, "inside_of_theirs_cpu_percent": 2, "inside_percent": 2,
         "theirs_inside_percent": 2, "outside_percent": 2, "outside_cpu_percent": 2, "same_percent": 1,
     }  # fmt: skip
@@ -126,7 +125,7 @@ def test_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
         assert low <= estimate <= high
         held += low <= 0.02 <= high
     assert 0.92 <= held / 400 <= 0.98
-    assert interval(np.array([1.0, 2.0, 6.0])) == (2.75, 1.5, 4.0)
+    assert interval(np.array([1.0, 2.0, 6.0])) == (2.75, 1.0, 6.0)
 
 
 def test_reading_traces_is_measured() -> None:
@@ -169,11 +168,12 @@ def test_reading_is_measured(tmp_path: Path) -> None:
         (case, reader): count
         for case, count in (("1m_x_1", 20_000), ("200k_x_10", 40_000), ("mixed", 25_100), ("tensors", 16))
         for reader in ("ours", "ours_tensorboard")
-    }
+    } | {("tree", "ours_cold"): 20, ("tree", "ours_again"): 20}
     (tmp_path / "report").write_text(result.stdout)
     command = [sys.executable, script, "--table", str(tmp_path / "report")]
     table = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert table.count("| ours |") == 4
+    assert "ours_again: 0." in table
 
 
 def test_metrics_of_the_system_are_measured() -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from instrument.analyse import layout, pipeline
+from instrument.analyse import layout, pipeline, ranks
 from instrument.analyse import steps as step_tables
+from instrument.analyse.sums import is_collective
 from instrument.trace.events import AI_CPU, COMMUNICATION, SPAN_CALLBACK, PipelineStage
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ FEW_OPERATORS, FEW_PERCENT = 3, 50.0
 LEAST_OPERATORS = 3 * FEW_OPERATORS
 #: Below a tenth of the time, even without any conversion a step would not become noticeably faster.
 CONVERSION_PERCENT = 10.0
+#: Ranks that are apart by less than a tenth of a step hardly hold each other up.
+APART_PERCENT = 10.0
 #: What passes before the first operator, but not for data, is worth a look from the same share of a step on.
 LATE_PERCENT = 10.0
 #: AI CPU is a small processor beside the AI Core: above this share its operators are where a step can get faster.
@@ -59,7 +62,7 @@ _OTHER_REMEDY = "give it more num_parallel_workers, or use cache() for what is t
 
 
 class Advice(NamedTuple):
-    """A sentence or two about `topic`: "data", "operators", "conversions", "AI CPU", "steps" or "window"."""
+    """A sentence or two about `topic`: "ranks", "data", "operators", "conversions", "AI CPU", "steps" or "window"."""
 
     topic: str
     text: str
@@ -67,7 +70,7 @@ class Advice(NamedTuple):
 
 def advice(profile: Profile) -> list[Advice]:
     """All that the figures of a profile advise, what matters for all the others first."""
-    parts = (_window, _warm_up, _data, _few_operators, _conversions, _ai_cpu)
+    parts = (_window, _warm_up, _ranks, _data, _few_operators, _conversions, _ai_cpu)
     return [Advice(topic, text) for part in parts for topic, text in part(profile)]
 
 
@@ -100,6 +103,24 @@ def _warm_up(profile: Profile) -> _Found:
     text = step_tables.warm_up(profile.steps)
     if text:
         yield "steps", f"{text} Let the window begin later, or look at the mean without the first step."
+
+
+# ---------------------------------------------------------------- ranks
+
+
+def _ranks(profile: Profile) -> _Found:
+    found = ranks.verdict(profile.each(), profile.spread) if len(profile.captures) > 1 else None
+    if found is None or found.spread_percent < APART_PERCENT:
+        return
+    text = ranks.in_words(found)
+    if found.behind_percent < APART_PERCENT:
+        yield "ranks", f"{text} Now one is late and now another: look for batches of unequal work and other processes."
+        return
+    text += " The others wait for it."
+    if found.late_ns is not None and 2 * found.late_ns > found.own_ns - found.others_ns:
+        text += f" {found.late_ns / _MS:.3f} ms of that pass before its first operator: look at its data, and at what "
+        text += "runs between its steps."
+    yield "ranks", f"{text} profile(device={found.device}), or --device {found.device}, has its steps and operators."
 
 
 # ---------------------------------------------------------------- data
@@ -240,7 +261,8 @@ def _is_wait(name: str) -> bool:
 
 def _computing(table: Table) -> Table:
     """The rows that compute, in their order, most time first; communication waits for others, too."""
-    return table.take(np.array([side != COMMUNICATION for side in table["side"].tolist()], np.bool_))
+    rows = zip(table["side"].tolist(), table["type"].tolist(), strict=True)
+    return table.take(np.array([side != COMMUNICATION and not is_collective(kind) for side, kind in rows], np.bool_))
 
 
 def _shares(table: Table) -> NDArray[np.float64]:

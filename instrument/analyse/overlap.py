@@ -30,12 +30,12 @@ def per_step(capture: Capture, counted: Counted) -> Table:
         return _of_source(capture.overlap)
     rows = counted.executions
     computing = _running(rows[chosen(capture, rows, computes)])
-    communication = _running(_communication(capture, counted))
-    if not len(communication.start_ns):
+    talking = _running(communication(capture, counted))
+    if not len(talking.start_ns):
         return _empty("n/a: the trace has no communication.")
     if not len(computing.start_ns):
         return _empty("n/a: the trace has communication, but no computing of a device.")
-    return _computed(capture, computing, communication)
+    return _computed(capture, computing, talking)
 
 
 def _empty(reason: str) -> Table:
@@ -56,7 +56,8 @@ def _of_source(rows: NDArray[np.void]) -> Table:
     return Table("overlap", columns, "Computing and communication", ["As the source of the trace sums it up."])
 
 
-def _communication(capture: Capture, counted: Counted) -> NDArray[np.void]:
+def communication(capture: Capture, counted: Counted) -> NDArray[np.void]:
+    """Communication between devices, as executions or as the device marks it."""
     rows = counted.executions
     found = rows[chosen(capture, rows, communicates)]
     return found if len(found) else capture.reduces[capture.reduces["duration_ns"] >= 0]

@@ -31,6 +31,9 @@ INTERVAL_NS = 10**6
 #: MindInsight has it for the difference of the two, and for how full the queue of a source is.
 HOLDS_BACK_PERCENT = 50.0
 _FULL_PERCENT = 100.0
+_MS = 10**6
+#: With more time between batches, whole milliseconds are fine enough for shares of waiting.
+_FINE_NS = 10 * _MS
 _NOTHING = "n/a: the trace has no files of the data pipeline (data_process)."
 
 
@@ -82,8 +85,19 @@ def stages(capture: Capture) -> Table:
         "worker_cpu_percent": [_worker_use(stage, capture) for stage in found],
         "cpu_ns": [_cpu_ns(stage, capture) for stage in found],
     }
-    notes = [str(verdict(capture)), *_on_samples(capture)] if found else [_NOTHING]
+    notes = [str(verdict(capture)), *_on_times(capture), *_on_samples(capture)] if found else [_NOTHING]
     return Table("pipeline", columns, "Stages of the data pipeline", notes)
+
+
+def _on_times(capture: Capture) -> Iterator[str]:
+    """That a share of waiting is rough where batches come faster than their times are fine."""
+    rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
+    each_ns = int(np.ptp(rows["time_ns"])) / (len(rows) - 1) if len(rows) > 1 else _FINE_NS
+    if each_ns < _FINE_NS and not (rows["pipeline_ns"] % _MS).any():
+        yield (
+            f"Times of batches are in whole milliseconds, and there is one every {each_ns / _MS:.1f} ms: how long the "
+            "training waited for data is rough."
+        )
 
 
 def _on_samples(capture: Capture) -> Iterator[str]:

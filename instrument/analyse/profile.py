@@ -18,6 +18,7 @@ from instrument.analyse import (
     operators,
     overlap,
     pipeline,
+    ranks,
     report,
     save,
     sources,
@@ -190,22 +191,21 @@ class Profile:
 
     def each(self) -> list[Profile]:
         """A profile for each device of the window, this one among them."""
-        return [self if one is self.capture else self._of(one) for one in self.captures]
+        return list(self._each)
+
+    @cached_property
+    def _each(self) -> tuple[Profile, ...]:
+        return tuple(self if one is self.capture else self._of(one) for one in self.captures)
+
+    @cached_property
+    def spread(self) -> Table:
+        """How far the ranks are apart in each step; see `instrument.analyse.ranks.spread`."""
+        return ranks.spread(self.each())
 
     @cached_property
     def devices(self) -> Table:
-        """One row a device of the window: steps, mean step, operators and their time."""
-        rows = self.each()
-        totals = [np.ma.compressed(np.ma.asarray(row.steps["total_ns"])) for row in rows]
-        columns: dict[str, Any] = {
-            "device": [row.device for row in rows],
-            "target": [row.target for row in rows],
-            "steps": [len(row.capture.steps) for row in rows],
-            "mean_step_ns": [float(total.mean()) if len(total) else None for total in totals],
-            "executions": [len(row.counted.executions) for row in rows],
-            "operators_ns": [int(row.sides["total_ns"].sum()) for row in rows],
-        }
-        return Table("devices", columns, "Devices")
+        """One row a device, or rank, of the window; the notes name the slowest. See `instrument.analyse.ranks`."""
+        return ranks.devices(self.each(), self.spread)
 
     def _of(self, capture: Capture) -> Profile:
         """The same window for another capture of it."""

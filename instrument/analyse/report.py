@@ -59,6 +59,7 @@ def _sections(profile: Profile) -> Iterator[tuple[Table, int]]:
     """Tables and how many rows of each; those that have nothing to say but why they are empty stay."""
     if len(profile.devices) > 1:
         yield profile.devices, _ROWS
+        yield profile.spread, _ROWS
     if len(profile.capture.steps):
         yield profile.step_parts.take(~np.ma.getmaskarray(profile.step_parts["mean_ns"])), _ROWS
     yield profile.steps.without("start_ns"), _ROWS
@@ -86,7 +87,7 @@ def _heading(profile: Profile) -> Iterator[str]:
     yield f"Profile of {layout.escape(profile.path)}"
     devices = [one.device for one in profile.captures]
     line = f"  window {profile.number}" + (f" (there are {_list(numbers)})" if len(numbers) > 1 else "")
-    line += f", device {profile.device}" + (f" (there are {_list(devices)})" if len(devices) > 1 else "")
+    line += f", device {profile.device}" + (f" (there are {_list(devices)}: --device)" if len(devices) > 1 else "")
     yield f"{line}, {profile.target}"
     versions = told.get("versions")
     if isinstance(versions, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -16,17 +17,20 @@ from instrument.analyse.table import Table
 if TYPE_CHECKING:
     from instrument.analyse.profile import Profile
 
+_IDENTITY = "window.json"
 TABLES = (
     "steps", "step_parts", "operators", "operator_types", "sides", "memory", "memory_peaks", "idle", "idle_streams",
-    "overlap", "spans", "pipeline", "batches", "problems", "windows", "devices",
+    "overlap", "spans", "pipeline", "batches", "problems", "windows", "devices", "spread",
 )  # fmt: skip
 
 
 def save(profile: Profile, directory: str, pretty: bool = False) -> list[str]:
     """Write `profile_<window>_<device>/` and `profiler/` below `directory`, for each device; the paths written.
 
-    The first has `report.txt`, `profile.json` and a CSV file for each table that has rows; the second holds the window
-    that was saved last. Files that are there are replaced, each at once.
+    The first has `report.txt`, `profile.json` and a CSV file for each table that has rows; `window.json` says which
+    window it is of. Saved again, the same window replaces its files, each at once; where another one has its number, as
+    of another profiler or an earlier run in the directory, the next free number is taken. The second folder holds the
+    window that was saved last.
 
     Raises:
         OSError: they cannot be written.
@@ -34,11 +38,37 @@ def save(profile: Profile, directory: str, pretty: bool = False) -> list[str]:
     written = []
     devices = profile.each()
     for one in devices:
-        folder = os.path.join(directory, f"profile_{one.number}_{one.device}")
+        identity = _identity(one)
+        folder = _folder(directory, one, identity)
+        written.append(_write(folder, _IDENTITY, json.dumps(identity)))
         written += [_write(folder, name, text) for name, text in _files(one, pretty)]
         folder = os.path.join(directory, mindinsight.FOLDER)
         written += [_write(folder, name, text) for name, text in mindinsight.files(one, len(devices))]
     return written
+
+
+def _identity(profile: Profile) -> dict[str, Any]:
+    """What tells a window from all others, however it was opened."""
+    told = profile.metadata
+    if isinstance(told.get("start_ns"), int):
+        return {name: _plain(told.get(name)) for name in ("start_ns", "host", "pid")}
+    return {"path": os.path.abspath(profile.path), "window": profile.number}
+
+
+def _folder(directory: str, profile: Profile, identity: dict[str, Any]) -> str:
+    for number in itertools.count(profile.number):
+        folder = os.path.join(directory, f"profile_{number}_{profile.device}")
+        if not os.path.lexists(folder) or _told(folder) == identity:
+            return folder
+    raise AssertionError("numbers do not end")
+
+
+def _told(folder: str) -> Any:
+    try:
+        with open(os.path.join(folder, _IDENTITY), encoding="utf-8") as file:
+            return json.loads(file.read(1 << 16))
+    except (OSError, ValueError):
+        return None
 
 
 def _files(profile: Profile, pretty: bool) -> Iterator[tuple[str, str]]:

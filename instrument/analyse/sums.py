@@ -144,7 +144,12 @@ def chosen(capture: Capture, rows: NDArray[np.void], choose: Callable[[Operator]
 
 def communicates(operator: Operator) -> bool:
     """Whether an operator is a communication between devices, which some sources list among those that compute."""
-    return operator.side == COMMUNICATION or operator.type.lower().startswith(_COLLECTIVES)
+    return operator.side == COMMUNICATION or is_collective(operator.type)
+
+
+def is_collective(kind: str) -> bool:
+    """Whether operators of a type are a communication between devices."""
+    return kind.lower().startswith(_COLLECTIVES)
 
 
 def computes(operator: Operator) -> bool:

@@ -174,11 +174,26 @@ def _typed(name: str, content: memoryview, elements: _Elements) -> NDArray[Any]:
         flat = _numbers(content, np.dtype(stored).newbyteorder("<"))
     else:
         found = elements.array(name)
-        is_bits = name in ("float16", BFLOAT16)  # as integers
-        flat = found.astype(np.uint16).view(stored) if is_bits else found.astype(stored)
+        flat = _halves(found, stored) if name in ("float16", BFLOAT16) else _cast(found, stored)
     if name == BFLOAT16:
         return (flat.astype(np.uint32) << 16).view(np.float32)
     return flat.astype(stored, copy=False)
+
+
+def _halves(found: NDArray[Any], stored: str) -> NDArray[Any]:
+    """Numbers of 16 bits, which stand as integers; torch puts those of the same numbers as float32 there."""
+    if not found.size or found.max() <= 0xFFFF:
+        return _cast(found, "uint16").view(stored)
+    singles = _cast(found, "uint32").view(np.float32)
+    return singles.astype(np.float16) if stored == "float16" else (singles.view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _cast(found: NDArray[Any], stored: str) -> NDArray[Any]:
+    """Elements in their own type, all of which must hold them."""
+    result = found.astype(stored)
+    if result.dtype.kind in "iu" and result.dtype != np.uint64 and (result != found).any():
+        raise CorruptMessage(f"a tensor of {stored} holds a number that is none")
+    return result
 
 
 class _Elements:

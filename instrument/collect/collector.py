@@ -9,11 +9,11 @@ from typing import Any
 
 from mindspore.train.callback import Callback
 
-from instrument import marks
+from instrument import framework, marks
 from instrument.collect import lineage, ops, sources
 from instrument.collect.checkpoints import Checkpoints
 from instrument.collect.gatherer import Gatherer
-from instrument.collect.options import RecordOptions, Specified, check_directory, check_int
+from instrument.collect.options import RecordOptions, Specified, check_bool, check_directory, check_int
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
 from instrument.values import Item
@@ -56,6 +56,9 @@ class SummaryCollector(Callback):
         on_full: `"block"` lets training wait when the workers cannot keep up, `"drop"` loses the step and counts it.
         system_metrics: True, or seconds between samples (True: 5): during a training, record what the host, the process
             and the device are doing, as scalars `system/...`; see `SummaryRecord`. Needs psutil.
+        on_every_rank: in a training of several ranks, whether each records the graph, the dataset's graph and the
+            lineage. By default the first does, as they are the same everywhere; take True where they are not, as in
+            pipeline parallelism. A landscape's weights are always those of the first.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -77,6 +80,7 @@ class SummaryCollector(Callback):
         *,
         on_full: str = "block",
         system_metrics: bool | float = False,
+        on_every_rank: bool = False,
     ) -> None:
         super().__init__()
         self._directory = check_directory("summary_dir", summary_dir)
@@ -94,6 +98,7 @@ class SummaryCollector(Callback):
             None if collect_tensor_freq is None else check_int("collect_tensor_freq", collect_tensor_freq, 1)
         )
         self._specified = Specified.check(collect_specified_data, keep_default_action)
+        self._on_every_rank = check_bool("on_every_rank", on_every_rank)
         custom = {} if custom_lineage_data is None else lineage.check_custom(custom_lineage_data, "custom_lineage_data")
         self._custom = {**lineage.from_environment(), **custom}
         self._checkpoints: Checkpoints | None = None
@@ -123,7 +128,7 @@ class SummaryCollector(Callback):
         self._open(self._system_metrics)
         self._reach(self._last_step)
         self._is_training = True
-        if self._specified.landscape is not None:
+        if self._specified.landscape is not None and not framework.rank():
             checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
             self._checkpoints = checkpoints
             network, every = sources.get(params, "train_network"), _steps_between_hooks(params)
@@ -269,7 +274,8 @@ class SummaryCollector(Callback):
 
     def _open(self, system_metrics: bool | float = False) -> None:
         self._close()  # a training that ended without its end hook
-        self._gatherer = Gatherer(self._specified, self._custom)
+        # Communication is set up by now, where there is any.
+        self._gatherer = Gatherer(self._specified, self._custom, self._on_every_rank or not framework.rank())
         arguments = {**self._record_arguments, "system_metrics": system_metrics}
         self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **arguments))
 

@@ -22,12 +22,15 @@ Result = TypeVar("Result")
 class Gatherer:
     """Asks the sources of one training. `custom` are the user's own facts about it.
 
+    Without `tells_run` what is the same on every rank, graphs and lineage, is left to the first one.
+
     What a source cannot give is logged once and not asked for again: nothing that is collected is worth a training.
     """
 
-    def __init__(self, specified: Specified, custom: Mapping[str, str | int | float]) -> None:
+    def __init__(self, specified: Specified, custom: Mapping[str, str | int | float], tells_run: bool = True) -> None:
         self._specified = specified
         self._custom = custom
+        self._tells_run = tells_run
         self._given_up: set[str] = set()
 
     def attempt(self, what: str, get: Callable[[], Result]) -> Result | None:
@@ -69,7 +72,7 @@ class Gatherer:
         if self._specified.switches["collect_metric"]:
             results = self.attempt("metrics", lambda: _results(params)) or {}
             items += [self._metric(name, value) for name, value in results.items()]
-        if self._specified.switches["collect_eval_lineage"]:
+        if self._specified.switches["collect_eval_lineage"] and self._tells_run:
             items.append(self.attempt("evaluation lineage", lambda: lineage.evaluation(params)))
         return [item for item in items if item is not None]
 
@@ -81,6 +84,9 @@ class Gatherer:
 
     def once(self, params: Any) -> list[Item]:
         """What does not change: graphs and custom lineage."""
+        if not self._tells_run:
+            log.info("The first rank records the graph and the lineage; with on_every_rank=True this one does, too.")
+            return []
         items: list[Item | None] = []
         if self._specified.switches["collect_graph"]:
             items.append(self.attempt("graph", lambda: _graph(params)))
@@ -95,7 +101,7 @@ class Gatherer:
 
     def at_the_end(self, params: Any) -> list[Item]:
         """The lineage of the training."""
-        if not self._specified.switches["collect_train_lineage"]:
+        if not (self._specified.switches["collect_train_lineage"] and self._tells_run):
             return []
         item = self.attempt("train lineage", lambda: _train_lineage(params))
         return [item] if item is not None else []

@@ -6,7 +6,9 @@ a mapped file is killed. Reading copies at some 10 GB/s from the page cache, abo
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
 
 class OpenFile:
@@ -18,8 +20,11 @@ class OpenFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file = open(path, "rb", 0)  # noqa: SIM115 - closed by `close`
+        self._file = open(path, "rb", 0, opener=_open)  # noqa: SIM115 - closed by `close`
         status = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise OSError(errno.EINVAL, "it is no regular file", path)
         self.size_bytes = status.st_size
         self.identity = status.st_dev, status.st_ino
         self.changed_ns = status.st_mtime_ns
@@ -49,3 +54,8 @@ class OpenFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _open(path: str, flags: int) -> int:
+    """Open without waiting: a pipe would wait for its writer for ever."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

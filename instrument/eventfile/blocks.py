@@ -154,6 +154,8 @@ class _Pass:
         self._search = Search(file, size_bytes)
         self._window_bytes = WINDOW_BYTES
         self._buffer = bytearray()
+        #: What was read of long frames whose payloads turned out to be wrong.
+        self._wasted_bytes = 0
 
     def blocks(self) -> Iterator[Block]:
         offset = self._reader.start
@@ -177,8 +179,11 @@ class _Pass:
         """The bytes from `offset` on: a window, or the whole of a larger frame."""
         wanted = min(self._window_bytes, self._size_bytes - offset)
         length = self._search.length(offset)
-        if length is not None and wanted < frame.OVERHEAD_BYTES + length <= self._size_bytes - offset:
-            wanted = frame.OVERHEAD_BYTES + length
+        whole = frame.OVERHEAD_BYTES + (length or 0)
+        if length is not None and wanted < whole <= self._size_bytes - offset:
+            # A hostile file has thousands of long frames over each other, all of them wrong.
+            is_plausible = self._wasted_bytes <= self._size_bytes or self._search.is_valid(offset, length)
+            wanted = whole if is_plausible else wanted
         if len(self._buffer) < wanted:
             self._buffer = bytearray(wanted)
         view = memoryview(self._buffer)[:wanted]
@@ -192,6 +197,10 @@ class _Pass:
         """Note what stands at `offset` and does not begin a whole frame; where to read on."""
         is_whole = self._size_bytes - offset >= frame.HEADER.size
         has_length = is_whole and self._search.length(offset) is not None
+        if has_length and self._is_in_file(offset):
+            following = self._search.resume(offset)
+            self._reader.add(offset, following - offset, WRONG_PAYLOAD)
+            return following
         following = self._search.find(offset + 1)
         if is_whole and not has_length:
             self._reader.add(offset, following - offset, WRONG_LENGTH)
@@ -201,11 +210,16 @@ class _Pass:
         self._reader.add(offset, following - offset, UNFINISHED if is_torn else TOO_LONG, is_torn)
         return following
 
+    def _is_in_file(self, offset: int) -> bool:
+        length = self._search.length(offset)
+        return length is not None and frame.OVERHEAD_BYTES + length <= self._size_bytes - offset
+
     def _note_payloads(self, base: int, bad: Indices, lengths: Indices, following: int) -> int:
         """Note frames with wrong payloads, by (index, start of the payload); where to read on."""
         for index, start in bad.tolist():
             offset = base + start - frame.HEADER.size
             end = offset + frame.OVERHEAD_BYTES + int(lengths[index])
+            self._wasted_bytes += int(lengths[index]) if lengths[index] > self._window_bytes else 0
             if index == len(lengths) - 1:  # the frames before it are followed by a header, as `resume` demands
                 end = following = self._search.resume(offset)
             self._reader.add(offset, end - offset, WRONG_PAYLOAD)

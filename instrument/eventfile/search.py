@@ -39,7 +39,7 @@ class Search:
         while offset <= last:
             stop = min(offset + part_bytes, last + 1)
             for candidate, length in self._headers(offset, stop):
-                if self._is_valid(candidate, length):
+                if self.is_valid(candidate, length):
                     return candidate
             offset = stop
             part_bytes = min(2 * part_bytes, _MOST_BYTES)
@@ -80,7 +80,8 @@ class Search:
         right = indices[crcs.masked(crcs.of_rows_of_eight(rows)) == checksums[indices]]
         return [(start + index, int(lengths[index])) for index in right.tolist()]
 
-    def _is_valid(self, offset: int, length: int) -> bool:
+    def is_valid(self, offset: int, length: int) -> bool:
+        """Whether the payload of that length in the frame at `offset` has its checksum."""
         start = offset + frame.HEADER.size
         footer = self._file.read(start + length, frame.FOOTER.size)
         if len(footer) < frame.FOOTER.size:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import functools
+import multiprocessing
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,6 +109,7 @@ def _close() -> None:
 def _open(directory: str) -> tuple[Evaluator, list[float]]:
     """Make the network anew, as the process that began made it."""
     state, samples, arrays, callback = work.shared(directory)
+    _end_with_parent()
     device = state.versions["device"]
     if mindspore.get_context("device_target") != device:
         mindspore.set_context(device_target=device)
@@ -114,6 +118,19 @@ def _open(directory: str) -> tuple[Evaluator, list[float]]:
     forward = Forward(parts, samples, {name: parts.metrics[name] for name in state.metrics})
     forward.use(Form(state.graph, state.joined, state.unfold))
     return Evaluator(forward, Plane.of(arrays)), state.origin
+
+
+@functools.cache
+def _end_with_parent() -> None:
+    """The standard library's workers would wait for ever for tasks of a process that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_watch, args=(parent,), name="instrument-landscape-parent", daemon=True).start()
+
+
+def _watch(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def _check_origin(evaluator: Evaluator, expected: list[float]) -> None:

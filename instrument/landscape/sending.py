@@ -14,6 +14,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 _MAIN = "__main__"
+#: Names that were put into this process's main module.
+_put: set[str] = set()
 
 
 def pickled(callback: Callable[[], Any]) -> bytes:
@@ -41,7 +43,9 @@ def unpickled(data: bytes) -> Callable[[], Any]:
     callback, names = dill.loads(data)
     main = vars(sys.modules[_MAIN])
     for name, value in names.items():
-        main.setdefault(name, value)
+        if name in _put or name not in main:  # an executor's worker may have had those of an earlier call
+            main[name] = value
+            _put.add(name)
     found: Callable[[], Any] = callback
     return found
 

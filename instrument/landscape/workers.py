@@ -34,9 +34,10 @@ _MOST_TRIES = 3
 #: A worker that says nothing for so long hangs.
 TASK_LIMIT_SECONDS = 1800.0
 _EXIT_SECONDS = 5.0
+#: Its names are none that a user's script would have: those of the script are put beside them.
 _START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from instrument.landscape.worker import main; main(int(sys.argv[2]), json.loads(sys.argv[3]))"
+    "import sys as _sys, json as _json; _sys.path[:] = _json.loads(_sys.argv[1]); "
+    "from instrument.landscape.worker import main as _main; _main(int(_sys.argv[2]), _json.loads(_sys.argv[3]))"
 )
 
 

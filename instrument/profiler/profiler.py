@@ -221,7 +221,8 @@ class Profiler:
     ) -> Any:
         """Close the window if one is open, and explain the latest one: a `Profile`, saved beside the trace.
 
-        Where a window was asked for and not reached the profile is empty, says so, and is not saved.
+        Where a window was asked for and not reached the profile is empty, says so, and is not saved. One that cannot be
+        saved, as on a full disk, is logged.
 
         Args:
             offline_path: a trace event file, run or raw directory to explain instead.
@@ -239,9 +240,7 @@ class Profiler:
         profile = self._profile()
         if self._is_missed:
             return profile
-        profile = _steps_of(profile, step_list)
-        profile.save(self.recorder.output_path, pretty=pretty)
-        return profile
+        return _saved(_steps_of(profile, step_list), self.recorder.output_path, pretty)
 
     @classmethod
     def offline_analyse(
@@ -256,9 +255,8 @@ class Profiler:
         `data_simplification` has no effect: nothing of the trace is deleted.
         """
         source = check_directory("path", path)
-        profile = _steps_of(_explain(source, -1), step_list)
-        profile.save(source if os.path.isdir(source) else os.path.dirname(source), pretty=pretty)
-        return profile
+        directory = source if os.path.isdir(source) else os.path.dirname(source)
+        return _saved(_steps_of(_explain(source, -1), step_list), directory, pretty)
 
     def op_analyse(self, op_name: str | Sequence[str], device_id: int | None = None) -> str:
         """Count, total and mean time of operators by type and input shapes, as MindSpore's JSON."""
@@ -298,6 +296,15 @@ def describe(kind: type[BaseException], error: BaseException | None) -> str:
 def _explain(path: str, number: int) -> Any:
     """The one place where the writing half calls the reading half, late, when the training's work is done."""
     return import_module("instrument.analyse.profile").profile(path, window=number)
+
+
+def _saved(profile: Any, directory: str, pretty: bool) -> Any:
+    """The profile, saved; where that fails, as on a full disk, it is there all the same."""
+    try:
+        profile.save(directory, pretty=pretty)
+    except OSError as error:
+        log.error("Profiler: the profile cannot be saved in %s: %s", directory, error.strerror or error)
+    return profile
 
 
 def _steps_of(profile: Any, steps: Sequence[int] | None) -> Any:

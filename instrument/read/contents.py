@@ -79,8 +79,9 @@ class Contents:
 
     @property
     def told(self) -> Iterator[Told]:
-        """What the files say of the run, in file order."""
-        return (one for file in self._files.values() for one in file.told)
+        """What the files say of the run, in file order; of several ranks the lowest comes last, as the last counts."""
+        files = sorted(self._files.values(), key=lambda file: -file.name.device)
+        return (one for file in files for one in file.told)
 
     @property
     def gaps(self) -> list[Gap]:

@@ -1,6 +1,7 @@
 """The points of one tag as columns, put together from the files that hold them.
 
-A *writer* is a device of a host; its files, the oldest first, are the restarts of one series. A point is *superseded*
+A *writer* is a rank, or a device, of a host; its files, the oldest first, are the restarts of one series. A point is
+*superseded*
 
 - where the same file holds the same step again, later, unless its tag is one of samples (`system/...`); or
 - where a later file of the same writer has this tag from that step or an earlier one on, and began after the last
@@ -25,7 +26,7 @@ from instrument.read.columns import Columns, FilePoints, Sharing
 from instrument.read.presented import html_of
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
-#: Device number (-1 where the file name has none) and host name.
+#: Rank, or device number of a single process (-1 where the file name has none), and host name.
 Writer = tuple[int, str]
 
 V = TypeVar("V")
@@ -73,6 +74,11 @@ class Points:
         """The points of each writer for themselves."""
         return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
 
+    def by_rank(self: P) -> dict[int, P]:
+        """The points of each rank for themselves; -1 stands for files that name none."""
+        ranks = np.array([device for device, _ in self.writers])
+        return {rank: self._only(ranks[self.writer_index] == rank) for rank in np.unique(ranks).tolist()}
+
     def _only(self: P, mask: NDArray[np.bool_]) -> P:
         used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
         return replace(
@@ -113,7 +119,9 @@ class Points:
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame` with a row a point and the columns step, wall_time (UTC), value, device and host.
 
-        `value` are the numbers of scalars; of other kinds it has what `decode` gives. The extra `pandas` is needed.
+        `value` are the numbers of scalars; of other kinds it has what `decode` gives. `device` is the rank in a
+        training of several: `frame.pivot(index="step", columns="device", values="value")` has a column a rank. The
+        extra `pandas` is needed.
 
         Raises:
             ImportError: pandas is not installed.
@@ -152,7 +160,8 @@ class Points:
         count = len(self)
         rows = [f"{self.kind} {quoted(self.tag)}: {self._extent()}"]
         if len(self.writers) > 1:
-            rows.append(f"  of {len(self.writers)} writers, {named(self.writers)}; .by_writer() has each for itself")
+            how = ".by_rank()" if len({device for device, _ in self.writers}) > 1 else ".by_writer()"
+            rows.append(f"  of {len(self.writers)} writers, {named(self.writers)}; {how} has each for itself")
         ends = min(count, _SHOWN_AT_EACH_END)
         shown = sorted({*range(ends), *range(count - ends, count)})
         for index in shown:
@@ -313,10 +322,15 @@ def clock(wall_time: float) -> str:
         return f"{wall_time:g} s"
 
 
+def called(writer: Writer) -> str:
+    """What a writer is called: rank and host, or the host alone where its files name no rank."""
+    device, host = writer
+    return host if device < 0 else f"rank {device} on {host}"
+
+
 def named(writers: Sequence[Writer]) -> str:
     """Writers for a message, the first few of them."""
-    shown = [host if device < 0 else f"device {device} on {host}" for device, host in writers[:_SHOWN_AT_EACH_END]]
-    return ", ".join(shown) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
+    return ", ".join(map(called, writers[:_SHOWN_AT_EACH_END])) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
 
 
 def quoted(text: str) -> str:

@@ -12,37 +12,39 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypeVar
 
 from instrument.codec import landscape as landscape_codec
-from instrument.codec import lineage as lineage_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import folders, tail
+from instrument.read import folders, lineage, tail
 from instrument.read.contents import Contents
 from instrument.read.hints import listed, nearest, no_event_file
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
-from instrument.values import KINDS, LINEAGE_KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
 
 #: Kinds whose points are not a `Series`.
 _CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
-_LINEAGE_KEYS = dict(zip(LINEAGE_KINDS, ("train", "eval", "dataset", "custom"), strict=True))
-_HPARAMS = "hparams"
 
 
 class Run:
-    """What one run recorded: `files` are its event files at `path`, the oldest first, `traces` those of profiles."""
+    """What one run recorded: `files` are its event files at `path`, the oldest first, `traces` those of profiles.
 
-    def __init__(self, path: str, files: list[str], traces: Iterable[str] = (), follow: bool = False) -> None:
+    With a `rank` only what that rank recorded.
+    """
+
+    def __init__(
+        self, path: str, files: list[str], traces: Iterable[str] = (), follow: bool = False, rank: int | None = None
+    ) -> None:
         self.path = path
-        self.files = files
-        self.traces = list(traces)
+        self._rank = rank
+        self.files = self._of_rank(files)
+        self.traces = self._of_rank(traces)
         self._is_live = follow
         self._read: Contents | None = None
 
@@ -50,6 +52,24 @@ class Run:
     def name(self) -> str:
         """The last part of the path."""
         return os.path.basename(os.path.abspath(self.path))
+
+    @property
+    def ranks(self) -> list[int]:
+        """The numbers of those that recorded, out of the names of files: ranks, or the device of a single process."""
+        return sorted({number for number in map(_rank_of, (*self.files, *self.traces)) if number >= 0})
+
+    def of_rank(self, rank: int) -> Run:
+        """What one rank recorded, as a run of its own; `by_rank()` of a series has all ranks side by side.
+
+        Raises:
+            NoSuchRun: no file is of that rank.
+        """
+        if rank not in self.ranks:
+            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {', '.join(map(str, self.ranks)) or 'none'}")
+        return Run(self.path, self.files, self.traces, self._is_live, rank)
+
+    def _of_rank(self, files: Iterable[str]) -> list[str]:
+        return [path for path in files if self._rank is None or _rank_of(path) == self._rank]
 
     def tags(self) -> dict[str, list[str]]:
         """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
@@ -124,8 +144,10 @@ class Run:
 
     @property
     def graph(self) -> Graph | None:
-        """The graph that was recorded last, whatever its name; None where there is none."""
-        recorded = [point for tag in self._tags("graph") for point in self.graphs(tag)]
+        """The graph that was recorded last, whatever its name, of several ranks by the lowest; None without any."""
+        series = [one for tag in self._tags("graph") for one in self.graphs(tag).by_writer().items()]
+        lowest = min((device for (device, _), _ in series), default=0)
+        recorded = [point for (device, _), points in series if device == lowest for point in points]
         return max(recorded, key=lambda point: (point[1], point[0]))[2] if recorded else None
 
     @property
@@ -134,27 +156,15 @@ class Run:
 
         Of TensorBoard's files `hparams` are the hyper-parameters.
 
-        The last one recorded counts; of custom lineage the keys are put together. A message that cannot be parsed is
-        left out and listed in `damage`.
+        The last one recorded counts, of several ranks that of the lowest; of custom lineage the keys are put together.
+        A message that cannot be parsed is left out and listed in `damage`.
         """
         _ = self._contents  # up to date
         return self._told
 
     @functools.cached_property
     def _told(self) -> RunLineage:
-        result = RunLineage()
-        for frame, found in self._contents.told:
-            if isinstance(found, dict):
-                result[_HPARAMS] = {**result.get(_HPARAMS, {}), **found}
-                continue
-            try:
-                fields = lineage_codec.to_dict(found)
-            except CorruptMessage as error:
-                self._contents.note(replace(frame, reason=str(error)))
-                continue
-            key = _LINEAGE_KEYS[found.what]
-            result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
-        return result
+        return lineage.put_together(self._contents)
 
     def profile(self, window: int = -1, device: int | None = None) -> Any:
         """Where the time of the training went, in one window: an `instrument.analyse.profile.Profile`.
@@ -185,7 +195,7 @@ class Run:
         if self._read is None:
             self._read = Contents()
         if self.path not in (*self.files, *self.traces):
-            self.files, self.traces = _sorted_out(folders.event_files_if_any(self.path))
+            self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
         for cached in ("_told", "landscapes"):
             self.__dict__.pop(cached, None)
         self._read.read(self.files)
@@ -248,7 +258,8 @@ class Run:
             rows.append(f"  {'profile':<10}{len(self.traces):>5}  see .profile()")
         writers = sorted({file.name.writer for file in self._contents.files})
         if len(writers) > 1:
-            rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see .by_writer() of a series")
+            how = ".of_rank(), and .by_rank() of a series" if len(self.ranks) > 1 else ".by_writer() of a series"
+            rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see {how}")
         if self.gaps:
             rows.append(f"  {'gaps':<10}{len(self.gaps):>5}  see .gaps")
         if self.damage:
@@ -298,6 +309,11 @@ def read_any(path: str | os.PathLike[str], follow: bool = False) -> Any:
         if found:
             return found
     return read(path, follow)
+
+
+def _rank_of(path: str) -> int:
+    name = names.recognise(os.path.basename(path))
+    return -1 if name is None else name.device
 
 
 def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:

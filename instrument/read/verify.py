@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from instrument.codec import event, lineage
 from instrument.errors import CorruptMessage, InstrumentError, NoSuchRun
 from instrument.eventfile import frame, names
+from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import BlockReader, Damage, note
 from instrument.eventfile.reader import payloads
 from instrument.read import folders
@@ -83,7 +84,7 @@ def _check_frames(report: Report) -> None:
 
 
 def _check_values(report: Report, file: EventFile) -> None:
-    with open(report.path, "rb"):  # what cannot be opened is an error here
+    with OpenFile(report.path):  # what cannot be opened is an error here
         file.read()
     report.frames, report.damage = file.frames, list(file.damage)
     report.values = len(file.gaps)
@@ -120,7 +121,7 @@ def repair(path: str, out: str) -> Report:
     name = names.recognise(os.path.basename(path))
     known = EventFile(path, name or names.EventFileName("", 0, -1, "", False))
     try:
-        with open(out, "xb") as file:
+        with OpenFile(path), open(out, "xb") as file:
             for piece in _whole(known, report):
                 file.write(piece)
     except FileExistsError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from instrument.read.points import Scalars
+from instrument.read.points import Scalars, called
 from instrument.read.run import Run
 from instrument.show.describe import Row, flat
 
@@ -67,7 +67,7 @@ def _by_writer(run: Run, tag: str) -> dict[str | None, Scalars]:
     """The series of each writer by device and host; none where the run lacks the tag."""
     if tag not in run.tags().get("scalar", []):
         return {}
-    return {f"{device} on {host}": points for (device, host), points in run.scalars(tag).by_writer().items()}
+    return {called(writer): points for writer, points in run.scalars(tag).by_writer().items()}
 
 
 def _ends(points: Scalars | None, more: bool) -> Row | None:

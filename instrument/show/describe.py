@@ -23,7 +23,8 @@ Row = dict[str, Any]
 
 def overview(run: Run) -> Row:
     """All that a run holds but the single values."""
-    result: Row = {"name": run.name, "path": run.path, "files": [_file(path) for path in [*run.files, *run.traces]]}
+    result: Row = {"name": run.name, "path": run.path, "ranks": run.ranks}
+    result["files"] = [_file(path) for path in [*run.files, *run.traces]]
     result["tags"] = {
         kind: [row for tag in tags for row in _summaries(run, kind, tag)] for kind, tags in run.tags().items()
     }
@@ -35,7 +36,12 @@ def overview(run: Run) -> Row:
 def listed(run: Run, name: str) -> Row:
     """A run in a row: how many tags of each kind it has, its steps, and what is missing."""
     kinds = {kind: len(tags) for kind, tags in run.tags().items()} | {"profile": len(run.traces)}
-    row: Row = {"run": name, "path": run.path, "tags": {kind: count for kind, count in kinds.items() if count}}
+    row: Row = {
+        "run": name,
+        "path": run.path,
+        "ranks": run.ranks,
+        "tags": {kind: count for kind, count in kinds.items() if count},
+    }
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}

@@ -28,7 +28,11 @@ def print_json(value: Any) -> None:
 
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """CSV under the names of its columns, control characters escaped; see `cell` for the rest."""
-    write_csv(sys.stdout, columns, ([escape(one) if isinstance(one, str) else one for one in row] for row in rows))
+    write_csv(sys.stdout, _escaped(columns), map(_escaped, rows))
+
+
+def _escaped(row: Iterable[Any]) -> list[Any]:
+    return [escape(one) if isinstance(one, str) else one for one in row]
 
 
 def print_records(records: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:

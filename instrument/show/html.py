@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from instrument.errors import CorruptMessage
-from instrument.read.points import Points, Scalars, clock
+from instrument.read.points import Points, Scalars, called, clock
 from instrument.read.run import Run, Runs
 from instrument.show import curve, describe
 from instrument.show.describe import flat, listed, losses, summary
@@ -44,7 +44,7 @@ def _tag_rows(shown: Run, kind: str, tag: str) -> Iterable[list[Any]]:
         drawn = Markup(curve.svg(points.step, points.value)) if isinstance(points, Scalars) else ""
         numbers = [row.get(key, "") for key in ("last", "min", "max", "nan")]
         steps = f"{row['first_step']}..{row['last_step']}"
-        yield [kind, tag, f"{row['device']} on {row['host']}", drawn, *numbers, row["points"], steps]
+        yield [kind, tag, called(points.writers[0]), drawn, *numbers, row["points"], steps]
 
 
 def runs(shown: Runs) -> str:

@@ -119,7 +119,11 @@ class Files:
     @property
     def export_directory(self) -> str:
         """Where tensors go as `.npy`; empty where nobody asked."""
-        return os.path.join(self.target.directory, f"export_{self.seconds}") if self.target.export_tensors else ""
+        if not self.target.export_tensors:
+            return ""
+        # The first rank's is MindSpore's name; two that began in the same second must not write into one directory.
+        rank = f"_rank{self.target.device}" * (self.target.device > 0)
+        return os.path.join(self.target.directory, f"export_{self.seconds}{rank}")
 
     def lineage_path(self, items: Sequence[Item]) -> str:
         """The lineage file, created on first use; empty where no item needs it."""

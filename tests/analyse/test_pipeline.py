@@ -295,3 +295,11 @@ def test_the_table_of_batches() -> None:
     table = pipeline.batches(capture(batches=batches((T0, 4, 0), (T0 + 1, MISSING, 2))))
     assert column(table["pipeline_ns"]) == [4, None]
     assert column(table["queue_size"]) == [0, 2]
+
+
+@pytest.mark.parametrize(("each", "wait", "is_rough"), [(2, MS, True), (20, MS, False), (2, MS // 2, False)])
+def test_whole_milliseconds_are_rough_for_short_steps(each: int, wait: int, is_rough: bool) -> None:
+    """MindSpore's files have no finer times; that is said where batches come that fast."""
+    rows = batches(*((T0 + place * each * MS, wait, 1) for place in range(5)))
+    notes = pipeline.stages(capture(batches=rows, pipeline=chain([1.0], [1.0]))).notes
+    assert any("one every 2.0 ms: how long the training waited for data is rough" in note for note in notes) == is_rough

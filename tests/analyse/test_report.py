@@ -61,8 +61,8 @@ def test_several_devices_are_compared(tmp_path: Path) -> None:
     for rank in (0, 1):
         event_file(tmp_path, [cpu_window(rank=rank)], rank)
     text = str(profile(tmp_path, device=1))
-    assert "device 1 (there are 0, 1), cpu" in text
-    assert text.index("Devices\n") < text.index("Steps\n")
+    assert "device 1 (there are 0, 1: --device), cpu" in text
+    assert text.index("Ranks\n") < text.index("Steps\n")
 
 
 def test_names_out_of_the_trace_cannot_disturb(tmp_path: Path) -> None:
@@ -114,6 +114,29 @@ def test_a_directory_opens_again_after_it_was_saved_to(tmp_path: Path) -> None:
     again = profile(directory)
     assert str(again) == str(first)
     assert len(again.windows) == 1
+
+
+def test_windows_of_several_profilers_keep_their_folders(tmp_path: Path) -> None:
+    """Each file of a directory counts its windows from 0; what is saved of one does not replace that of another."""
+    paths = [event_file(tmp_path, [cpu_window(10 * n, start_ns=T0 + n * 10**9)], seconds=1000 + n) for n in (1, 2, 3)]
+    for path in (*paths, paths[1], tmp_path):  # the last is the third one, opened by the directory
+        profile(path).save(tmp_path)
+    folders = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("profile_"))
+    assert folders == ["profile_0_0", "profile_1_0", "profile_2_0"]
+    firsts = [json.loads((tmp_path / name / "profile.json").read_text())["metadata"]["first_step"] for name in folders]
+    assert firsts == [10, 20, 30]
+
+
+def test_a_window_without_a_time_is_known_by_its_place(tmp_path: Path) -> None:
+    """As one of MindSpore's own directories; a folder that says nothing is not written over."""
+    window = {name: data for name, data in cpu_window().items() if not name.startswith("instrument.")}
+    (tmp_path / "out" / "profile_0_0").mkdir(parents=True)
+    for name in ("a", "b", "a"):
+        profile(directory_of(tmp_path / name, window)).save(tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "profile_0_0", "profile_1_0", "profile_2_0", "profiler",
+    ]  # fmt: skip
+    assert list((tmp_path / "out" / "profile_0_0").iterdir()) == []
 
 
 def test_nothing_is_left_where_writing_fails(found: Profile, tmp_path: Path) -> None:

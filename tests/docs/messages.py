@@ -222,7 +222,7 @@ def _assignments(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 def _arguments(node: ast.AST) -> list[ast.expr]:
     """The expressions that are the message of a statement or call; none where it makes no message."""
     if isinstance(node, ast.Raise):
-        if isinstance(node.exc, ast.Call):
+        if isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) != "AssertionError":  # of what cannot be
             return node.exc.args[:2] if ast.unparse(node.exc.func) in ("type(error)", "OSError") else node.exc.args[:1]
         return []
     if not isinstance(node, ast.Call):

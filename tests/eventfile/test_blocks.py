@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from instrument.eventfile import blocks, frame
-from instrument.eventfile.blocks import BlockReader
+from instrument.eventfile.access import OpenFile
+from instrument.eventfile.blocks import WRONG_PAYLOAD, BlockReader
 from instrument.eventfile.reader import payloads
 
 
@@ -99,3 +100,29 @@ def test_a_file_that_is_cut_meanwhile_ends_there(tmp_path: Path) -> None:
         os.truncate(path, 100)
     assert 0 < whole < 3000
     assert reader.end <= whole * 1016
+
+
+def test_long_frames_over_each_other_are_not_read_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of headers that hold, each of a wrong payload up to the end, between frames that are whole."""
+    whole, count = b"".join(frame.pack([b"x" * 20])), 3000
+    size_bytes = count * (len(whole) + frame.HEADER.size) + (2 << 20)
+    data = bytearray()
+    for _ in range(count):
+        data += whole
+        data += frame.head(size_bytes - len(data) - 1000)
+    path = tmp_path / "file"
+    path.write_bytes(data + bytes(size_bytes - len(data)))
+    read_bytes = 0
+    fill = OpenFile.fill
+
+    def counted(file: OpenFile, buffer: memoryview, offset: int) -> int:
+        nonlocal read_bytes
+        read_bytes += len(buffer)
+        return fill(file, buffer, offset)
+
+    monkeypatch.setattr(OpenFile, "fill", counted)
+    reader = BlockReader(str(path))
+    assert sum(group.starts.size for block in reader for group in block.groups) == count
+    assert len(reader.damage) == count
+    assert {one.reason for one in reader.damage} == {WRONG_PAYLOAD}
+    assert read_bytes < count * (100 << 10) < count * size_bytes / 20

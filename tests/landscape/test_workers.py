@@ -1,17 +1,14 @@
-"""Processes: the same values, workers that die, parents that die, other executors; nobody is left behind."""
+"""Our own processes: the same values, workers that die, parents that die; nobody is left behind."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -301,98 +298,3 @@ def test_killed_and_started_again_after_training(tmp_path: Path, processes: int)
 def _all_recorded(directory: Path) -> list[Any]:
     """The last surface of each event file."""
     return [read(path).landscapes[-1] for path in read(directory).files if read(path).landscapes]
-
-
-# ---------------------------------------------------------------- executors of others
-
-
-@contextmanager
-def standard() -> Iterator[Executor]:
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
-        yield executor
-
-
-@contextmanager
-def threads() -> Iterator[Executor]:
-    with ThreadPoolExecutor(2) as executor:
-        yield executor
-
-
-@contextmanager
-def loky() -> Iterator[Executor]:
-    executor = pytest.importorskip("loky").get_reusable_executor(2)
-    try:
-        yield executor
-    finally:
-        executor.shutdown(kill_workers=True)
-
-
-@contextmanager
-def dask() -> Iterator[Executor]:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client.get_executor()
-
-
-@pytest.mark.parametrize("made", [standard, threads, loky, pytest.param(dask, marks=pytest.mark.slow)])
-def test_any_executor_gives_the_same_values(
-    tmp_path: Path, made: Callable[[], Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The standard library's processes and threads, loky's, Dask's; a local function travels with what it needs."""
-    options: dict[str, Any] = {"size": 9, "metrics": ["accuracy"]}
-    plain = draw(tmp_path / "one", **options)
-    with made() as executor:
-        found = draw(tmp_path / "two", callback=lambda: build.small_callback(), executor=executor, **options)
-    assert same(plain, found)
-    assert "The executor fails" not in caplog.text
-
-
-def test_an_executor_that_breaks_costs_time_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its remaining points are computed by this process, and that is said."""
-    parent = os.getpid()
-
-    def callback() -> Any:
-        if os.getpid() != parent:
-            os._exit(1)
-        return build.small_callback()
-
-    with standard() as executor:
-        found = draw(tmp_path / "two", callback=callback, executor=executor)
-    assert same(draw(tmp_path / "one"), found)
-    assert "The executor fails (BrokenProcessPool" in caplog.text
-
-
-def test_an_executor_that_forks_is_refused(tmp_path: Path) -> None:
-    """It would hang; what to give instead is said."""
-    with (
-        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor,
-        pytest.raises(ValueError, match=r"executor forks its processes.*get_context"),
-    ):
-        draw(tmp_path, executor=executor)
-
-
-def test_what_cannot_be_sent_is_said_before_any_work(tmp_path: Path) -> None:
-    """A function that holds a generator, for two processes."""
-    generator = (i for i in range(3))
-    with pytest.raises(TypeError, match="callback_fn cannot be sent to another process"):
-        draw(tmp_path, callback=lambda: (build.small_callback(), generator)[0], workers=2)
-    assert os.listdir(tmp_path) == []
-
-
-def test_another_network_in_a_worker_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A callback that depends on the process: its points are not mixed in."""
-    parent = os.getpid()
-
-    def callback() -> Any:
-        model, network, data, metrics = build.small_callback()
-        if os.getpid() != parent:
-            network.fc1.activation = ms.nn.ReLU()
-            network.fc1.activation_flag = True
-        return model, network, data, metrics
-
-    found = draw(tmp_path / "two", callback=callback, workers=2)
-    assert same(draw(tmp_path / "one"), found)
-    assert "callback_fn gives another network in this process" in caplog.text

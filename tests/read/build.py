@@ -35,9 +35,11 @@ def write(
     return path
 
 
-def write_lineage(directory: Path, messages: Iterable[tuple[str, bytes]], seconds: int = SECONDS) -> Path:
+def write_lineage(
+    directory: Path, messages: Iterable[tuple[str, bytes]], seconds: int = SECONDS, device: int = 0
+) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"events.out.events.summary.{seconds}.0.host_lineage"
+    path = directory / f"events.out.events.summary.{seconds}.{device}.host_lineage"
     path.write_bytes(b"".join(framed(lineage.encode_event(kind, data, 1.0)) for kind, data in messages))
     return path
 

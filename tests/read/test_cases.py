@@ -34,7 +34,7 @@ def test_d13_two_writers_are_kept_apart(tmp_path: Path) -> None:
         points = scalars.by_writer()[device, "host"]
         assert points.step.tolist() == list(range(200))
         assert set(points.value.tolist()) == {float(device)}
-    assert "writers       8  device 0 on host" in repr(run)
+    assert "writers       8  rank 0 on host" in repr(run)
     assert "of 8 writers" in repr(scalars)
 
 

@@ -127,10 +127,10 @@ def test_a_file_that_cannot_be_opened_is_damage_among_others(tmp_path: Path, mon
     write(tmp_path, steps("scalar", "x", [1], 1.0, start=2.0), seconds=SECONDS + 1)
     real_open = open
 
-    def refuse(path: str, *arguments: object) -> object:
+    def refuse(path: str, *arguments: object, **named: object) -> object:
         if str(path) == str(locked):
             raise PermissionError(13, "Permission denied", path)
-        return real_open(path, *arguments)  # type: ignore[call-overload]
+        return real_open(path, *arguments, **named)  # type: ignore[call-overload]
 
     monkeypatch.setattr("builtins.open", refuse)
     run = read(tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from instrument import read
 from instrument.codec import image, wire
 from instrument.codec import tensorboard as tb
+from instrument.errors import CorruptMessage
 from instrument.eventfile import names
 from tests.read.build import framed, steps, write
 
@@ -185,3 +186,24 @@ def test_many_tags_of_one_length_are_told_apart(tmp_path: Path) -> None:
         assert scalars.step.tolist() == list(range(1, 40))
         expected = (np.arange(1, 40) + index / 100).astype(np.float32).astype(np.float64)
         np.testing.assert_array_equal(scalars.value, expected)
+
+
+def test_halves_are_read_as_torch_writes_them(tmp_path: Path) -> None:
+    """Their 16 bits, or those of a float32, which torch puts there; a number that a type lacks is refused."""
+    halves = np.array([1.5, -0.25, 0.0], np.float16)
+    bits = {"own": halves.view(np.uint16), "torch": halves.astype(np.float32).view(np.uint32)}
+    content = {tag: tensor_of(19, 13, column.tolist()) for tag, column in bits.items()}
+    content |= {"bfloat16": tensor_of(14, 13, bits["torch"].tolist()), "int8": tensor_of(6, 7, [300])}
+    frames = [event(1, value(tag, wire.delimited(tb.TENSOR, one))) for tag, one in content.items()]
+    (tmp_path / FILE).write_bytes(b"".join([version(), *frames]))
+    run = read(tmp_path)
+    for tag in ("own", "torch", "bfloat16"):
+        assert run.tensors(tag)[1].tolist() == halves.tolist()
+    with pytest.raises(CorruptMessage, match="a tensor of int8 holds a number that is none"):
+        run.tensors("int8")[1]
+
+
+def tensor_of(dtype: int, field: int, numbers: list[int]) -> bytes:
+    shape = wire.delimited(tb.SHAPE, wire.delimited(tb.DIM, wire.integer(tb.DIM_SIZE, len(numbers))))
+    packed = wire.delimited(field, b"".join(map(wire.varint, numbers)))
+    return wire.integer(tb.DTYPE, dtype) + shape + packed

@@ -222,7 +222,7 @@ def test_show_as_json_holds_the_same(run: Path, capsys: pytest.CaptureFixture[st
     """Standard JSON: numbers exact, NaN and the infinities as texts."""
     report = shown_json(capsys, run)
 
-    assert list(report) == ["name", "path", "files", "tags", "has_profile", "lineage", "gaps", "damage"]
+    assert list(report) == ["name", "path", "ranks", "files", "tags", "has_profile", "lineage", "gaps", "damage"]
     assert (report["name"], report["path"]) == ("lenet", str(run))
     assert [file["bytes"] for file in report["files"]] == [
         (run / file["name"]).stat().st_size for file in report["files"]
@@ -330,16 +330,23 @@ def test_show_a_tag_of_two_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_show_names_the_writers_where_there_are_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each device has a row of its own in the overview, and each point its writer."""
+    """Each rank has a row of its own in the overview, and each point its writer; `--rank` shows one alone."""
     for device in (0, 1):
         write(tmp_path, steps("scalar", "x", [0, 1], float(device), start=1.0), device=device)
+    zero, one = "rank 0 on host", "rank 1 on host"
 
     assert main(["show", str(tmp_path)]) == 0
-    rows = [row for row in lines(capsys) if row[0] in ("TAG", "x")]
-    assert [row[:3] for row in rows] == [["TAG", "WRITER", "POINTS"], ["x", "0 on host", "2"], ["x", "1 on host", "2"]]
+    shown = lines(capsys)
+    assert shown[0] == [f"{tmp_path.name} in {tmp_path}, ranks 0, 1"]
+    rows = [row for row in shown if row[0] in ("TAG", "x")]
+    assert [row[:3] for row in rows] == [["TAG", "WRITER", "POINTS"], ["x", zero, "2"], ["x", one, "2"]]
 
     assert main(["show", str(tmp_path), "--tag", "x"]) == 0
-    assert [row[2] for row in lines(capsys)[3:]] == ["WRITER", "0 on host", "1 on host", "0 on host", "1 on host"]
+    assert [row[2] for row in lines(capsys)[3:]] == ["WRITER", zero, one, zero, one]
+
+    assert [row["device"] for row in shown_json(capsys, tmp_path, "--rank", "1")["tags"]["scalar"]] == [1]
+    assert main(["show", str(tmp_path), "--rank", "2"]) == 1
+    assert "has no rank 2; it has 0, 1" in capsys.readouterr().err
 
 
 def test_a_damaged_value_takes_its_row_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
@@ -71,6 +73,14 @@ def test_the_summary(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "      2  0.5   0.5                  5       5.25         0.25",
         "      4    0     0                  1          1            0",
     ]
+
+
+def test_csv(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for each landscape; what one lacks is empty."""
+    assert main(["landscape", str(run), "--csv"]) == 0
+    first, second, _ = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (first["index"], first["tag"], first["lowest.loss"]) == ("0", "landscape_[1, 4]", "1.0")
+    assert (second["index"], second["metadata.seed"], first["metadata.seed"]) == ("1", "", "7")
 
 
 def test_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

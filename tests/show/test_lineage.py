@@ -129,10 +129,11 @@ def test_code_in_an_expression_is_refused(tree: Path, capsys: pytest.CaptureFixt
 def test_all_forms_hold_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """JSON has texts as they are, CSV has them escaped, and safe for spreadsheets."""
     training(tmp_path / "r", [1.0])
-    lineage(tmp_path / "r", "=Adam\x1b", 0.1, note="a\nb")
+    lineage(tmp_path / "r", "=Adam\x1b", 0.1, note="a\nb", **{"evil\x1b[31m": "x"})
     (row,) = json.loads(printed(capsys, str(tmp_path), "--json"))
     assert row["train.hyper_parameters.optimizer"] == "=Adam\x1b"
     assert row["train.hyper_parameters.learning_rate"] == pytest.approx(0.1)
+    assert "\x1b" not in printed(capsys, str(tmp_path), "--csv")
     assert printed(capsys, str(tmp_path), "--csv", "--columns", "optimizer,note") == (
         "run,path,train.hyper_parameters.optimizer,custom.note\n" + f"r,{tmp_path}/r,'=Adam\\x1b,a\\nb\n"
     )

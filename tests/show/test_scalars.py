@@ -107,9 +107,9 @@ def test_writers_have_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFi
     assert (
         printed(capsys, "scalars", str(tmp_path))
         == """\
-TAG  WRITER     CURVE  LAST  MIN  MAX  POINTS  STEPS
-x    0 on host  ▄▄        0    0    0       2  0..1
-x    1 on host  ▄▄        1    1    1       2  0..1
+TAG  WRITER          CURVE  LAST  MIN  MAX  POINTS  STEPS
+x    rank 0 on host  ▄▄        0    0    0       2  0..1
+x    rank 1 on host  ▄▄        1    1    1       2  0..1
 """
     )
 
@@ -249,8 +249,8 @@ def test_several_writers_are_compared_one_by_one(tmp_path: Path, capsys: pytest.
     training(tmp_path / "one", [1.0])
     out = printed(capsys, "compare", str(tmp_path / "two"), str(tmp_path / "two"), "--csv")
     assert [line for line in out.splitlines() if line.startswith("final,")] == [
-        "final,x,0 on host,0.0,0.0",
-        "final,x,1 on host,1.0,1.0",
+        "final,x,rank 0 on host,0.0,0.0",
+        "final,x,rank 1 on host,1.0,1.0",
     ]
 
 

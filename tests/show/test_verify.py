@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,16 @@ def test_repair_of_a_file(damaged: Path, tmp_path: Path) -> None:
     assert main(["repair", str(damaged), "-o", str(tmp_path / "mended")]) == 0
     assert main(["repair", str(damaged), "-o", str(tmp_path)]) == 0
     assert (tmp_path / "mended").read_bytes() == (tmp_path / damaged.name).read_bytes()
+
+
+@pytest.mark.parametrize("verb", [["verify"], ["repair", "-o", "out"]], ids=["verify", "repair"])
+def test_what_is_no_regular_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: list[str]
+) -> None:
+    """A pipe would wait for its writer, a device has no end: exit code 1 and a sentence, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    for path in ("pipe", "/dev/zero"):
+        assert main([*verb, path]) == 1
+        assert "it is no regular file" in capsys.readouterr().err
+    assert os.listdir() == ["pipe"]

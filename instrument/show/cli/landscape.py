@@ -16,7 +16,8 @@ import numpy as np
 from instrument.errors import NoSuchRun
 from instrument.read.run import Run, read
 from instrument.show import export, landscapes, page, plot
-from instrument.show.forms import print_json
+from instrument.show.describe import flat
+from instrument.show.forms import add_forms, print_json, print_records
 from instrument.show.surface import SCALES, Drawing, Scale, check
 from instrument.show.tables import escape, name, table
 from instrument.values import LossSurface
@@ -41,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", metavar="NAME", help="in pictures and pages, draw this metric instead of the loss")
     parser.add_argument("--scale", choices=SCALES, help="of pictures and pages (default: auto)")
     parser.add_argument("--clip", type=float, metavar="LOSS", help="in pictures and pages, all above looks the same")
-    parser.add_argument("--json", action="store_true", help="print JSON; NaN and the infinities are texts in it")
+    add_forms(parser, "what is known of the landscapes")
     parser.set_defaults(command=run)
 
 
@@ -58,6 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
         reports = [{"index": index, **landscapes.report(surface)} for index, surface in chosen]
         report = {"name": opened.name, "path": opened.path, "written": arguments.output, "landscapes": reports}
         print_json(report)
+    elif arguments.csv:
+        rows = [dict(flat({"index": index, **landscapes.report(surface)})) for index, surface in chosen]
+        print_records(rows, list(dict.fromkeys(column for row in rows for column in row)))
     elif arguments.output is not None:
         print(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}")
     else:

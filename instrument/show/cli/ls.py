@@ -33,7 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
         steps = ("first_step", "last_step", "last_wall_time")
         forms.print_records(rows, ("run", "path", *_KINDS, *steps, *_LOSSES))
     else:
-        print(table(("RUN", "TAGS", "STEPS", "LAST", "NOTES"), [_row(one, row) for one, row in facts]))
+        shown = [_row(one, row) for one, row in facts]
+        heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
+        print(table(heads, [[cells[head] for head in heads] for cells in shown]))
     return 0
 
 
@@ -55,9 +57,11 @@ def _name(found: Run, root: str) -> str:
     return found.name if os.path.isfile(root) else os.path.relpath(found.path, root)
 
 
-def _row(losses: str, facts: describe.Row) -> list[Cell]:
+def _row(losses: str, facts: describe.Row) -> dict[str, Cell]:
     tags = ", ".join(f"{count} {kind}" for kind, count in facts["tags"].items())
-    row: list[Cell] = [name(facts["run"]), tags or "-"]
-    if facts["first_step"] is None:
-        return [*row, "-", "-", losses]
-    return [*row, f"{facts['first_step']}..{facts['last_step']}", clock(facts["last_wall_time"]), losses]
+    ranks = len(facts["ranks"])
+    row: dict[str, Cell] = {"RUN": name(facts["run"]), "RANKS": ranks if ranks > 1 else ""}
+    row |= {"TAGS": tags or "-", "STEPS": "-", "LAST": "-", "NOTES": losses}
+    if facts["first_step"] is not None:
+        row |= {"STEPS": f"{facts['first_step']}..{facts['last_step']}", "LAST": clock(facts["last_wall_time"])}
+    return row

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.read.points import Scalars, clock
+from instrument.read.points import Scalars, called, clock
 from instrument.read.run import Run
 from instrument.show import curve, describe, forms
 from instrument.show.formats import matching, no_match
@@ -104,7 +104,7 @@ def _shown(series: _Series) -> _Shown:
     row = describe.summary(series.points)
     marks = curve.marks(getattr(sys.stdout, "encoding", None))
     cells: dict[str, Cell] = {"run": name(series.run.path), "tag": name(row["tag"])}
-    cells["writer"] = name(f"{row['device']} on {row['host']}")
+    cells["writer"] = name(called(series.points.writers[0]))
     cells["curve"] = curve.text(series.points.value, marks)
     cells |= {key: row[key] for key in ("last", "min", "max", "nan", "points")}
     cells["steps"] = f"{row['first_step']}..{row['last_step']}"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from instrument.read.points import clock
+from instrument.read.points import called, clock
 from instrument.read.run import read
 from instrument.show import describe
 from instrument.show.forms import add_forms, print_json, print_records
@@ -22,6 +22,7 @@ _OPTIONAL = ("writer", "superseded", "nan", "positive_infinity", "negative_infin
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the directory of a run, or one of its event files")
     parser.add_argument("--tag", help="show every point of this tag")
+    parser.add_argument("--rank", metavar="N", type=int, help="only what this rank of a training recorded")
     parser.add_argument("--superseded", action="store_true", help="with --tag: also points that a restart replaced")
     add_forms(parser, "all of it (CSV: the tags, or the points of the tag)")
     parser.set_defaults(command=run)
@@ -32,6 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("instrument show: --superseded is for the points of one tag; give --tag too", file=sys.stderr)
         return 2
     opened = read(arguments.run)
+    if arguments.rank is not None:
+        opened = opened.of_rank(arguments.rank)
     if arguments.tag is None:
         report = describe.overview(opened)
     else:
@@ -52,7 +55,8 @@ def _csv(report: describe.Row) -> None:
 
 
 def _overview(report: describe.Row) -> Iterator[str]:
-    yield f"{name(report['name'])} in {escape(report['path'])}"
+    ranks = f", ranks {', '.join(map(str, report['ranks']))}" if len(report["ranks"]) > 1 else ""
+    yield f"{name(report['name'])} in {escape(report['path'])}{ranks}"
     yield _section("files", report["files"])
     if report["has_profile"]:
         yield f"A profile is there, too: instrument profile {shlex.quote(escape(report['path']))}"
@@ -98,7 +102,7 @@ def _cells(row: describe.Row) -> dict[str, Cell]:
         if key == "first_step":
             cells["steps"] = f"{value}..{row['last_step']}"
         elif key == "device":
-            cells["writer"] = name(f"{value} on {row['host']}")
+            cells["writer"] = name(called((value, row["host"])))
         elif key in ("wall_time", "last_wall_time"):
             cells[key.replace("wall_", "")] = clock(value)
         elif key == "path":
