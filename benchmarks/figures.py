@@ -40,6 +40,9 @@ FIGURES = {
     "worker_pss_mb": Figure("largest helper process, peak PSS, MB"),
     "worker_private_mb": Figure("the same without shared memory, MB"),
     "slowdown_percent": Figure("typical step slower by, %"),
+    "blocks_percent": Figure("ten steps slower than their neighbours by, %"),
+    "blocks_percent_low": Figure("lower end of its 95 % interval, %"),
+    "blocks_percent_high": Figure("upper end of it, %"),
     "step_ms": Figure("typical step, ms"),
     "step_ms_without": Figure("typical step without callbacks, ms"),
     "hook_ms": Figure("of it in the collector's hooks, ms a step"),
@@ -98,7 +101,9 @@ TARGETS = (
     Target("memory_64mb", "tree_pss_mb", 60),
     Target("memory_4mb", "worker_pss_mb", 45),
     Target("training_every_step", "slowdown_percent", 3),
+    Target("training_every_step", "blocks_percent", 3),
     Target("training_every_tenth", "slowdown_percent", 1),
+    Target("training_every_tenth", "blocks_percent", 1),
 )
 
 
@@ -155,7 +160,9 @@ def _targets(medians: Medians) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------------- tables
 
-_NOT_COMPARED = ("misplaced_values", "processes", "slowdown_percent")
+_NOT_COMPARED = (
+    "misplaced_values", "processes", "slowdown_percent", "blocks_percent", "blocks_percent_low", "blocks_percent_high",
+)  # fmt: skip
 #: A ratio to what shows as 0.000 is noise.
 _LEAST_COMPARED = 0.0005
 

@@ -50,6 +50,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import training  # noqa: E402
+from intervals import LEAST_PAIRS, interval  # noqa: E402
 
 #: What a profile may cost: percent above MindSpore's own inside, above none outside; microseconds of a span.
 LIMITS = {
@@ -66,10 +67,6 @@ FIGURES = {
     "outside_percent": ("wall_ms", "attached", "none"),
     "outside_cpu_percent": ("cpu_ms", "attached", "none"),
 }
-#: Of a normal distribution: 95 % lie within so many standard deviations.
-_NORMAL_95 = 1.959964
-#: With fewer pairs the interval is not one of 95 %.
-LEAST_PAIRS = 10
 SEED = 20261130
 
 
@@ -200,17 +197,6 @@ def _figure(name: str, ratios: NDArray[np.float64]) -> dict[str, Any]:
         is_within, is_beyond = is_enough and high <= LIMITS[name], is_enough and low > LIMITS[name]
         found["verdict"] = "met" if is_within else "missed" if is_beyond else "not shown"
     return found
-
-
-def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    """The Hodges-Lehmann estimate of the middle of `values`, and the ends of its 95 % interval."""
-    count = len(values)
-    first, second = np.triu_indices(count)
-    means = np.sort((values[first] + values[second]) / 2)
-    middle = count * (count + 1) / 4
-    spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-    rank = max(math.floor(middle - _NORMAL_95 * spread) - 1, 0)
-    return float(np.median(means)), float(means[rank]), float(means[-1 - rank])
 
 
 def _train(kind: str, model: Any, plan: Plan) -> Training:

@@ -3,6 +3,10 @@
 A process's luck (where its threads and its memory lie) and other processes change a step by more than a good
 collector does. So short trainings without and with the collector alternate on one compiled network, and each is
 compared with its neighbour only.
+
+Even so, on two cores a step takes half as long again for seconds, and then does not. So within one more training the
+collector is told of ten steps, and not of the next ten, and so on: neighbours are half a second apart then, and there
+are many. What a recorder does in the second half as well, this does not see; MindSpore's keeps a core busy always.
 """
 
 from __future__ import annotations
@@ -10,11 +14,13 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import processes
 import writers
+from intervals import interval
 from numpy.typing import NDArray
 
 _BATCH = 32
@@ -47,17 +53,70 @@ def measure(writer: writers.Writer, folder: str, steps: int, every: int) -> dict
             without.append(_train(model, steps, None))
     typical_ms = [(_typical_ms(one), _typical_ms(other)) for one, other in zip(without, collected, strict=True)]
     hooks_ms = np.concatenate([training.hooks_ms[1:] for training in collected])
+    middle, low, high = _in_blocks(model, writer, os.path.join(folder, "blocks"), every, blocks=steps // 2)
     wall_s = [sum(training.wall_s for training in kind) / len(kind) for kind in (without, collected)]
     return {
         "step_ms_without": statistics.median(before for before, _ in typical_ms),
         "step_ms": statistics.median(after for _, after in typical_ms),
         "slowdown_percent": 100 * (statistics.median(after / before for before, after in typical_ms) - 1),
+        "blocks_percent": middle,
+        "blocks_percent_low": low,
+        "blocks_percent_high": high,
         "hook_ms": float(hooks_ms.mean()),
         "helper_cpu_ms": 1e3 * sum(training.helpers_cpu_s for training in collected) / (steps * len(collected)),
         "wall_s_without": wall_s[0],
         "wall_s": wall_s[1],
         "extra_wall_s": wall_s[1] - wall_s[0],
     }
+
+
+def _in_blocks(model: Any, writer: writers.Writer, folder: str, every: int, blocks: int) -> tuple[float, float, float]:
+    """By how many percent the steps of which the collector is told take longer than those before and after them: the
+    Hodges-Lehmann estimate, and the ends of its 95 % interval."""
+    collector = writer.collector(folder, every)
+    training = _train(model, (2 * blocks + 1) * _PERIOD, None, [_in_turn(collector, _PERIOD)])
+    # The first step of a block pays for the last hook before it.
+    sums = np.array([
+        training.steps_ms[first : first + _PERIOD].sum()
+        for first in range(0, len(training.steps_ms) - _PERIOD + 1, _PERIOD)
+    ])  # fmt: skip
+    told, before, after = sums[1::2], sums[0::2], sums[2::2]
+    count = min(len(told), len(after))
+    ratios = told[:count] / (0.5 * (before[:count] + after[:count]))
+    middle, low, high = interval(ratios[1:])  # its worker starts in the first block
+    return 100 * (middle - 1), 100 * (low - 1), 100 * (high - 1)
+
+
+def _in_turn(collector: Any, period: int) -> Any:
+    """The collector as a callback that is told of so many steps and not of the next ones; first of none."""
+    from mindspore.train import Callback
+
+    class InTurn(Callback):  # type: ignore[misc]
+        def on_train_begin(self, run_context: Any) -> None:
+            collector.on_train_begin(run_context)
+
+        def on_train_epoch_begin(self, run_context: Any) -> None:
+            collector.on_train_epoch_begin(run_context)
+
+        def on_train_step_begin(self, run_context: Any) -> None:
+            if self._is_told(run_context):
+                collector.on_train_step_begin(run_context)
+
+        def on_train_step_end(self, run_context: Any) -> None:
+            if self._is_told(run_context):
+                collector.on_train_step_end(run_context)
+
+        def on_train_epoch_end(self, run_context: Any) -> None:
+            collector.on_train_epoch_end(run_context)
+
+        def on_train_end(self, run_context: Any) -> None:
+            collector.on_train_end(run_context)
+
+        @staticmethod
+        def _is_told(run_context: Any) -> bool:
+            return bool((run_context.original_args().cur_step_num - 1) // period % 2)
+
+    return InTurn()
 
 
 def _typical_ms(training: Training) -> float:
@@ -70,12 +129,14 @@ def _typical_ms(training: Training) -> float:
     return float(np.mean([np.median(place) for place in places]))
 
 
-def _train(model: Any, steps: int, collected: tuple[writers.Writer, str, int] | None) -> Training:
+def _train(
+    model: Any, steps: int, collected: tuple[writers.Writer, str, int] | None, others: Sequence[Any] = ()
+) -> Training:
     data = pictures(steps)
     before, after = _clock(), _clock()
     helpers_s = processes.helpers_cpu_s()
     started = time.perf_counter()
-    callbacks = [before, after]
+    callbacks = [before, *others, after]
     if collected is not None:
         writer, folder, every = collected
         callbacks.insert(1, writer.collector(folder, every))

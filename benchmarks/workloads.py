@@ -59,7 +59,10 @@ class Workload:
 
 
 _LOOP = ("step_us_p50", "step_us_p99", "step_us_max")
-_TRAINING = ("slowdown_percent", "step_ms", "step_ms_without", "hook_ms", "helper_cpu_ms", "extra_wall_s")
+_TRAINING = (
+    "slowdown_percent", "blocks_percent", "blocks_percent_low", "blocks_percent_high", "step_ms", "step_ms_without",
+    "hook_ms", "helper_cpu_ms", "extra_wall_s",
+)  # fmt: skip
 
 _ALL = (
     Workload(

@@ -115,7 +115,7 @@ def test_profiles_are_measured() -> None:
 def test_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """In some 95 of 100 measurements, also where some values are wild."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    interval = importlib.import_module("profiled").interval
+    interval = importlib.import_module("intervals").interval
     rng = np.random.default_rng(5)
     held = 0
     for _ in range(400):
