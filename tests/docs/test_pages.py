@@ -208,3 +208,18 @@ def test_site_is_built_without_a_warning(tmp_path: Path) -> None:
 
     assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
     assert "raise_exception" in (tmp_path / "site" / "reference" / "recording.html").read_text(encoding="utf-8")
+
+
+def test_what_it_costs_is_what_was_measured() -> None:
+    """Each figure of the README is in the tables of benchmarks/README.md, in both languages the same."""
+    measured = set(re.findall(r"[\d.,]+\d", (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")))
+    shown = {}
+    for page in ("README.md", "README_CN.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        rows = re.findall(r"^\|[^|\n]+\| ([\d.]+)(?: %)? \| ([\d.]+)(?: %)? \|$", text, re.MULTILINE)
+        seconds = re.findall(r"(\d\.\d{3}) [s秒]", text)
+        shown[page] = [figure for row in rows for figure in row] + seconds
+
+    assert len(shown["README.md"]) == 11
+    assert shown["README.md"] == shown["README_CN.md"]
+    assert sorted(set(shown["README.md"]) - measured) == []
