@@ -21,7 +21,7 @@ def by_callback(directory: str) -> None:
     """Steps 21 to 30 of `model.train`, in graph mode; both are included, and counted from 1."""
     ms.set_context(mode=ms.GRAPH_MODE)
     network = Net()
-    model = Model(network, nn.CrossEntropyLoss(), nn.Adam(network.trainable_params()))
+    model = Model(network, nn.CrossEntropyLoss(), nn.Momentum(network.trainable_params(), 0.1, 0.9))
     profiling = StopAtStep(21, 30, directory)
     model.train(1, digits(training=True), callbacks=[profiling], dataset_sink_mode=False)
 
@@ -30,7 +30,7 @@ def by_schedule(directory: str) -> None:
     """Two windows of five steps of your own loop, in PyNative mode, each looked at when it is there."""
     ms.set_context(mode=ms.PYNATIVE_MODE)
     network = Net()
-    loss_fn, optimizer = nn.CrossEntropyLoss(), nn.Adam(network.trainable_params())
+    loss_fn, optimizer = nn.CrossEntropyLoss(), nn.Momentum(network.trainable_params(), 0.1, 0.9)
     step = ms.value_and_grad(lambda x, y: loss_fn(network(x), y), None, optimizer.parameters)
     windows = schedule(skip_first=5, wait=2, warmup=1, active=5, repeat=2)
 

@@ -30,7 +30,7 @@ from small import Net, rows
 from instrument import StopAtStep, SummaryCollector, read
 from instrument.show.cli import main as instrument
 
-EPOCHS = 2
+EPOCHS = 3
 
 
 def train(directory: str) -> None:
@@ -48,7 +48,7 @@ def train(directory: str) -> None:
     network = Net()
     model = Model(network, nn.CrossEntropyLoss(), nn.Momentum(network.trainable_params(), 0.1, 0.9))
     collector = SummaryCollector(directory, collect_freq=5, collect_specified_data={"collect_input_data": False})
-    model.train(EPOCHS, data, callbacks=[StopAtStep(31, 40, directory), collector], dataset_sink_mode=False)
+    model.train(EPOCHS, data, callbacks=[StopAtStep(51, 60, directory), collector], dataset_sink_mode=False)
 
 
 def launch(directory: str, ranks: int) -> None:
@@ -79,13 +79,13 @@ def main() -> None:
         return
     launch(arguments.directory, arguments.ranks)
 
-    instrument(["scalars", arguments.directory])
+    instrument(["scalars", arguments.directory, "--tag", "loss/*"])
+    print()
     for rank, loss in read(arguments.directory).scalars("loss/auto").by_rank().items():
         print(f"rank {rank}: loss {loss.value[0]:.3f} at step {loss.step[0]}, {loss.value[-1]:.3f} at {loss.step[-1]}")
     found = read(arguments.directory).profile()
     print()
-    print(found.devices)
-    print(found.spread)
+    print(found.devices, found.spread, sep="\n\n")
     print(f"\nAll of it:              instrument show {arguments.directory}")
     print(f"One rank's:             instrument show {arguments.directory} --rank 1")
     print(f"The profile of a rank:  instrument profile {arguments.directory} --device 1")

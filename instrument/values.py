@@ -152,7 +152,7 @@ class LossSurface:
     explained: NDArray[np.float64]
     convergence: NDArray[np.float64]
     metrics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, repr=False)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _begin(question: Question, parts: Parts, work: Work, stack: ExitStack) -> tu
     if earlier is not None and earlier[0].versions == _versions() and _may_go_on(earlier[1], taken, parts, question):
         state, taken = earlier
         forward = stack.enter_context(Forward(parts, taken, metrics))
-        forward.use(Form(state.graph, state.joined, state.unfold))
+        forward.use(Form(state.graph, state.joined, state.unfold, state.early))
         found = Evaluator(forward, question.plane).at_point(question.plane.origin_point)
         if np.array_equal(found, state.origin, equal_nan=True):
             return state, taken, forward
@@ -148,8 +148,8 @@ def _first(question: Question, forward: Forward, taken: Samples) -> State:
             f"The network cannot be evaluated on the samples of callback_fn: {type(error).__name__}: {error}"
         ) from error
     return State(
-        form.graph, form.joined, form.unfold, difference, list(question.metrics), _versions(), origin.tolist(),
-        taken.digest(),
+        form.graph, form.joined, form.unfold, form.early, difference, list(question.metrics), _versions(),
+        origin.tolist(), taken.digest(),
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _resumed(question: Question, work: Work, state: State, taken: Samples) -> An
     for point, row in before.items():
         values[point], is_done[point] = row, True
     values[question.plane.origin_point], is_done[question.plane.origin_point] = state.origin, True
-    form = Form(state.graph, state.joined, state.unfold)
+    form = Form(state.graph, state.joined, state.unfold, state.early)
     return Answer(values, is_done, state.metrics, form, state.difference, taken.count, len(before))
 
 

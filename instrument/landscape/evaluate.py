@@ -116,7 +116,7 @@ def _open(directory: str) -> tuple[Evaluator, list[float]]:
     mindspore.set_context(mode=mindspore.GRAPH_MODE if state.graph else mindspore.PYNATIVE_MODE)
     parts = parts_of(unpickled(callback)())
     forward = Forward(parts, samples, {name: parts.metrics[name] for name in state.metrics})
-    forward.use(Form(state.graph, state.joined, state.unfold))
+    forward.use(Form(state.graph, state.joined, state.unfold, state.early))
     return Evaluator(forward, Plane.of(arrays)), state.origin
 
 

@@ -20,23 +20,27 @@ from numpy.typing import NDArray
 
 from instrument.collect.convert import to_array
 from instrument.landscape.parts import EvaluationError, Parts
-from instrument.landscape.samples import Samples
-from instrument.landscape.unfold import convolutions, unfolded
+from instrument.landscape.samples import Batch, Samples
+from instrument.landscape.unfold import convolutions, first_of, of_windows, unfolded, windows_of
 from instrument.landscape.weights import Tensors
 
 log = logging.getLogger("instrument")
 
 #: A quicker form is right when its losses are those of the plain one, but for rounding.
 _SAME_LOSS = 1e-5
+#: For so much memory the windows of all samples are kept: for a kernel of 5 x 5, 25 times the samples.
+_MOST_WINDOW_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Form:
-    """How the loss is computed: compiled as a graph, with the samples in few batches, without convolutions."""
+    """How the loss is computed: compiled as a graph, with the samples in few batches, without convolutions, and with
+    the windows of the first of these laid out once."""
 
     graph: bool
     joined: bool
     unfold: bool
+    early: bool = False
 
 
 class Forward:
@@ -101,16 +105,41 @@ class Forward:
     def use(self, form: Form) -> None:
         """Compute the loss this way from now on."""
         self._form_stack.close()
+        first = self._first_convolution() if form.early else None
         if form.graph:
             self._form_stack.enter_context(_graph_mode())
         if form.unfold:
             self._form_stack.enter_context(unfolded(self.parts.network))
+        samples = self._samples.joined() if form.joined else self._samples
+        batches = self._laid_out(first, samples.batches) if form.early else samples.batches
+        self._sizes = samples.sizes
+        self._batches = [tuple(map(mindspore.Tensor, batch)) for batch in batches]
         self._cell = self.parts.cell(with_output=bool(self._metrics))
         self._cell.set_train(False)
         self._gradient_cell = None
-        samples = self._samples.joined() if form.joined else self._samples
-        self._sizes = samples.sizes
-        self._batches = [tuple(map(mindspore.Tensor, batch)) for batch in samples.batches]
+
+    def _first_convolution(self) -> Any:
+        """The convolution that is given the samples as they are; None where there is none."""
+        batch = tuple(column[:1] for column in self._samples.batches[0])
+        cell = self.parts.cell(with_output=False)
+        return first_of(self.parts.network, lambda: cell(*map(mindspore.Tensor, batch)), batch[0])
+
+    def _laid_out(self, cell: Any, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """The batches with windows instead of samples, and that convolution made for them."""
+        if cell is None:
+            raise EvaluationError("The network does not give the samples to a convolution as they are.")
+        found = [windows_of(cell, batch[0]) for batch in batches]
+        self._form_stack.enter_context(of_windows(cell, found[0][1]))
+        return [(windows, *batch[1:]) for (windows, _), batch in zip(found, batches, strict=True)]
+
+    def _can_lay_out(self) -> bool:
+        """Whether there is a convolution of the samples themselves, and memory for all windows."""
+        self._form_stack.close()
+        cell = self._first_convolution()
+        if cell is None:
+            return False
+        batch = self._samples.batches[0][0]
+        return windows_of(cell, batch[:1])[0].nbytes * self._samples.count <= _MOST_WINDOW_BYTES
 
     def choose(self, allow_unfold: bool, places: Sequence[Tensors]) -> tuple[Form, float]:
         """Take the quickest form whose losses at all `places` are those of the plain one.
@@ -130,7 +159,10 @@ class Forward:
         can_unfold = (
             allow_unfold and mindspore.get_context("device_target") == "CPU" and bool(convolutions(self.parts.network))
         )
-        for form in dict.fromkeys([Form(True, True, can_unfold), Form(True, True, False), Form(True, False, False)]):
+        forms = [Form(True, True, can_unfold), Form(True, True, False), Form(True, False, False)]
+        if can_unfold and self._can_lay_out():
+            forms.insert(0, Form(True, True, True, early=True))
+        for form in dict.fromkeys(forms):
             try:
                 found = self._losses(form, places)
             except Exception as error:  # noqa: BLE001  the plain form has worked; this one is only quicker

@@ -46,6 +46,7 @@ class State:
     graph: bool
     joined: bool
     unfold: bool
+    early: bool
     difference: float
     metrics: list[str]
     versions: dict[str, str]

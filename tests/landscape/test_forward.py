@@ -13,7 +13,7 @@ from mindspore.train import Accuracy, Loss, Model, Precision
 from instrument.landscape import samples
 from instrument.landscape.forward import Form, Forward
 from instrument.landscape.parts import EvaluationError, check_names, parts_of
-from instrument.landscape.unfold import convolutions, unfolded
+from instrument.landscape.unfold import convolutions, of_windows, unfolded, windows_of
 from instrument.landscape.weights import BadCheckpoint
 from tests.landscape import build
 
@@ -114,6 +114,11 @@ def test_unfolded_convolutions_are_the_same(options: dict[str, Any]) -> None:
         found = nn.SequentialCell(conv)(ms.Tensor(PICTURES)).asnumpy()
     assert type(conv) is nn.Conv2d
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    windows, places = windows_of(conv, PICTURES)
+    with of_windows(conv, places):
+        found = nn.SequentialCell(conv)(ms.Tensor(windows)).asnumpy()
+    assert (type(conv), places) == (nn.Conv2d, expected.shape[2:])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_only_what_is_the_same_is_unfolded() -> None:
@@ -133,8 +138,25 @@ def test_the_quickest_form_with_the_same_losses_is_taken(allowed: bool) -> None:
     other = {name: values + 0.1 for name, values in held(answer[1]).items()}
     with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
         form, difference = forward.choose(allowed, [held(answer[1]), other])
-        assert form == Form(True, True, allowed)
+        assert form == Form(True, True, allowed, early=allowed)
         assert difference < 1e-5
+
+
+@pytest.mark.parametrize("factor", [2.0, 1.0])
+def test_samples_that_are_changed_before_the_convolution(factor: float) -> None:
+    """Are not laid out beforehand; the convolution is a product all the same, and the mode is as it was."""
+
+    class Changed(Conv):
+        def construct(self, x: ms.Tensor) -> ms.Tensor:
+            return super().construct(x * factor)
+
+    network = Changed(nn.Conv2d(3, 4, 3))
+    parts = parts_of((Model(network, build.cross_entropy()), network, build.dataset(PICTURES, LABELS, 8), None))
+    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+        form, _ = forward.choose(True, [held(network)])
+        assert form == Form(True, True, True, early=factor == 1.0)
+        assert ms.get_context("mode") == ms.GRAPH_MODE
+    assert type(network.conv) is nn.Conv2d
 
 
 def test_a_form_with_other_losses_is_not_taken() -> None:
