@@ -25,9 +25,12 @@ KINDS = (*SUMMARY_KINDS, "text", "graph", *LINEAGE_KINDS)
 SAMPLED = "system/"
 #: Pieces of a device trace, in files of their own.
 TRACE_KIND = "trace"
+#: How a run ended, for TensorBoard's page of hyper-parameters: an item with no place in MindSpore's dialect.
+SESSION_END = "session_end"
 #: The dtype that NumPy lacks: its values travel as float32, which holds each of them exactly.
 BFLOAT16 = "bfloat16"
 _NO_SCALARS: Mapping[str, float] = {}
+_NO_ALIASES: dict[tuple[str, str], str] = {}
 
 
 @dataclass(frozen=True)
@@ -200,23 +203,28 @@ class Record:
 class Item(NamedTuple):
     """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
 
-    `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), and the
-    serialised message for the other kinds, a `Gap` among them. `dtype` names the recorded type of a tensor.
+    `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), or the finished
+    value of these, and the serialised message for the other kinds, a `Gap` among them. `dtype` names the recorded type
+    of a tensor that is an array.
     """
 
     kind: str
     tag: str
-    payload: float | NDArray[np.generic] | bytes
+    payload: float | NDArray[np.generic] | bytes | Tensor | Image | Histogram | Text
     dtype: str = ""
 
 
 class Event(NamedTuple):
-    """What one `record(step)` hands over: scalars by tag, and the items of all other kinds."""
+    """What one `record(step)` hands over: scalars by tag, and the items of all other kinds.
+
+    `aliases` are the names that TensorBoard's dialect has for some kinds and tags: it shows one kind a tag.
+    """
 
     step: int
     wall_time: float
     items: Sequence[Item] = ()
     scalars: Mapping[str, float] = _NO_SCALARS
+    aliases: dict[tuple[str, str], str] = _NO_ALIASES
 
     @classmethod
     def of(cls, step: int, wall_time: float, items: Iterable[Item]) -> Event:
@@ -224,8 +232,9 @@ class Event(NamedTuple):
         scalars: dict[str, float] = {}
         others = []
         for item in items:
+            payload: Any = item.payload
             if item.kind == "scalar":
-                scalars[str.__str__(item.tag)] = float(item.payload)
+                scalars[str.__str__(item.tag)] = float(payload)
             else:
                 others.append(item)
         return cls(step, wall_time, others, scalars)

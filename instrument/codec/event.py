@@ -14,7 +14,18 @@ from typing import Any
 
 from instrument.codec import scalar, wire
 from instrument.errors import CorruptMessage
-from instrument.values import LINEAGE_KINDS, TRACE_KIND, Event, Item, Record, Tensor
+from instrument.values import (
+    LINEAGE_KINDS,
+    SESSION_END,
+    TRACE_KIND,
+    Event,
+    Histogram,
+    Image,
+    Item,
+    Record,
+    Tensor,
+    Text,
+)
 
 #: MindInsight drops an event whose payload is larger.
 MAX_PAYLOAD_BYTES = 500_000_000
@@ -26,9 +37,12 @@ TRACE = 100
 #: Kinds whose item is an event of its own: the field that holds the message.
 _OWN_EVENTS = {"graph": GRAPH, TRACE_KIND: TRACE}
 _GAP = 101
+#: Kinds of other files.
+_ELSEWHERE = (*LINEAGE_KINDS, SESSION_END)
 _VALUE, _TAG = 1, 1
-#: Kinds beside the scalar that are values of a summary: their number there; the module has the kind's name.
-_VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10}
+#: Kinds beside the scalar that are values of a summary: their number there; the module has the kind's name. Texts have
+#: a field of ours: MindSpore has none for them, and its readers pass over such a value.
+_VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10, "text": 102}
 VALUE_KINDS = {number: kind for kind, number in _VALUE_NUMBERS.items()}
 _SUMMARY_KEY = wire.key(SUMMARY, wire.LENGTH_DELIMITED)
 #: What almost every payload begins with: the wall time, and the key of the step.
@@ -69,7 +83,7 @@ def encode(event: Event) -> list[wire.Pieces]:
             assert isinstance(item.payload, bytes)
             payloads.append([head, wire.delimited(_GAP, item.payload)])
             continue
-        if item.kind in LINEAGE_KINDS:
+        if item.kind in _ELSEWHERE:
             continue
         value = encode_value(item)
         value_bytes = wire.size(value)
@@ -83,24 +97,26 @@ def encode(event: Event) -> list[wire.Pieces]:
     return payloads
 
 
+def finish(item: Item) -> Item:
+    """The item with its value: the histogram or the picture that is made of an array, a tensor with its type.
+
+    What is a value already, a message, or content in pieces, stays as it is.
+    """
+    payload: Any = item.payload
+    if isinstance(payload, (bytes, list, Tensor, Image, Histogram, Text)):
+        return item
+    value = Tensor(payload, item.dtype) if item.kind == "tensor" else module(item.kind).from_array(payload)
+    return item._replace(payload=value)
+
+
 def encode_value(item: Item) -> wire.Pieces:
     """One `value` field of a summary, of any kind but a scalar."""
+    payload: Any = finish(item).payload
     # Encoded content comes in pieces already where its values are still on their way, or need no NumPy.
-    payload: Any = item.payload
-    pieces = payload if isinstance(payload, list) else _encode_content(item)
+    encoded = payload if isinstance(payload, list) else module(item.kind).encode(payload)
+    pieces = [encoded] if isinstance(encoded, bytes) else encoded
     named = [wire.delimited(_TAG, item.tag.encode()), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]
     return wire.delimited_pieces(_VALUE, named)
-
-
-def _encode_content(item: Item) -> wire.Pieces:
-    codec = module(item.kind)
-    payload: Any = item.payload
-    if item.kind == "tensor":
-        payload = Tensor(payload, item.dtype)
-    elif item.kind in ("image", "histogram"):
-        payload = codec.from_array(payload)
-    encoded: bytes | wire.Pieces = codec.encode(payload)
-    return [encoded] if isinstance(encoded, bytes) else encoded
 
 
 def decode(payload: memoryview) -> Iterator[Record]:

@@ -174,8 +174,12 @@ def encode(value: Histogram) -> bytes:
         number = wire.varint(count)
         length = _BUCKET_HEAD.size - 2 + len(number)
         parts.append(_BUCKET_HEAD.pack(_BUCKET_KEY, length, _LEFT_KEY, left, _WIDTH_KEY, width, _COUNT_KEY) + number)
-    parts.append(wire.integer(_NAN, value.nan_count))
-    parts.append(wire.integer(_POSITIVE, value.positive_infinity_count))
+    return b"".join(parts) + encode_facts(value)
+
+
+def encode_facts(value: Histogram) -> bytes:
+    """The content of a `Summary.Histogram` but for its buckets."""
+    parts = [wire.integer(_NAN, value.nan_count), wire.integer(_POSITIVE, value.positive_infinity_count)]
     parts.append(wire.integer(_NEGATIVE, value.negative_infinity_count))
     if value.counts.size:
         parts += [wire.double(_MAX, value.max), wire.double(_MIN, value.min), wire.double(_SUM, value.sum)]

@@ -17,6 +17,10 @@ MESSAGES = {
     "dataset_graph": (9, "DatasetGraph"),
     "custom_lineage_data": (10, "UserDefinedInfo"),
 }
+#: Lineage kind -> the name under which readers find it.
+SECTIONS = {
+    "train_lineage": "train", "eval_lineage": "eval", "dataset_graph": "dataset", "custom_lineage_data": "custom",
+}  # fmt: skip
 _KINDS = {number: kind for kind, (number, _) in MESSAGES.items()}
 _WALL_TIME = 1
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Callable
 
 from instrument.codec import wire
 from instrument.values import Scalar
@@ -17,7 +18,6 @@ EXACT_NUMBER = 100
 _VALUE, _TAG = 1, 1
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
-_KEY = wire.key(NUMBER, wire.FIXED32)[0]
 _EXACT_KEY = wire.key(EXACT_NUMBER, wire.FIXED64)
 _SINGLE_BYTES = 5
 _EXACT_BYTES = _SINGLE_BYTES + len(_EXACT_KEY) + 8
@@ -34,21 +34,33 @@ def to_float32(value: float) -> float:
     return float("inf") if value > 0 else float("-inf")
 
 
-@functools.lru_cache(maxsize=4096)
-def _heads(tag: str) -> tuple[bytes, bytes]:
-    """What stands before the numbers of a tag's `value` field, for a single and for an exact number."""
+Heads = Callable[[str], tuple[bytes, bytes]]
+
+
+def heads_of(number: int) -> Heads:
+    """What makes, for a tag, what stands before the numbers of its `value` field: of a single and of an exact number.
+
+    `number` is the field of the single one.
+    """
+    return functools.lru_cache(maxsize=4096)(functools.partial(_heads, number))
+
+
+def _heads(number: int, tag: str) -> tuple[bytes, bytes]:
     name = wire.delimited(_TAG, tag.encode())
     heads = []
     for content_bytes in (_SINGLE_BYTES, _EXACT_BYTES):
         length = len(name) + content_bytes
         head = wire.key(_VALUE, wire.LENGTH_DELIMITED) + wire.varint(length) + name
-        heads.append(head + bytes((_KEY,)))
+        heads.append(head + wire.key(number, wire.FIXED32))
     return heads[0], heads[1]
 
 
-def encode_field(tag: str, value: float) -> bytes:
+_mindspore_heads = heads_of(NUMBER)
+
+
+def encode_field(tag: str, value: float, heads: Heads = _mindspore_heads) -> bytes:
     """The `value` field of a summary that holds this number under this tag."""
-    single_head, exact_head = _heads(tag)
+    single_head, exact_head = heads(tag)
     try:
         data = _FLOAT.pack(value)
     except OverflowError:

@@ -1,6 +1,7 @@
 """TensorBoard's dialect: its numbers and names, for both directions.
 
-`tensorboard_outline` says where the values of an event stand, `tensorboard_values` makes ours of them.
+`tensorboard_outline` says where the values of an event stand, `tensorboard_values` makes ours of them;
+`tensorboard_event` encodes events, with the graphs of `tensorboard_graph` and the lineage of `tensorboard_lineage`.
 
 There are two styles. The old one has a field a kind (`simple_value`, `histo`, `image`); the new one has tensors, and
 the metadata of a tag's first value name the plugin that says what they are.
@@ -19,10 +20,14 @@ WRITER = "instrument"
 
 # Event
 WALL_TIME, STEP, FILE_VERSION, GRAPH_DEF, SUMMARY, SOURCE_METADATA = 1, 2, 3, 4, 5, 10
+LOG_MESSAGE, SESSION_LOG, RUN_METADATA, META_GRAPH_DEF = 6, 7, 8, 9
 SOURCE_WRITER = 1
 # Summary, Summary.Value
 VALUE = 1
 TAG, SIMPLE_VALUE, IMAGE, HISTO, AUDIO, TENSOR, METADATA = 1, 2, 4, 5, 6, 8, 9
+#: A field of ours, which other readers skip: the double of a scalar that is no float32, or a `Summary.Histogram` of
+#: MindSpore's dialect without its buckets, for what TensorBoard's histograms lack.
+EXACT = 100
 # SummaryMetadata, SummaryMetadata.PluginData
 PLUGIN_DATA, DISPLAY_NAME, DESCRIPTION, DATA_CLASS = 1, 2, 3, 4
 PLUGIN_NAME, PLUGIN_CONTENT = 1, 2
@@ -40,13 +45,21 @@ DIM, DIM_SIZE = 2, 1
 NODE = 1
 NODE_NAME, NODE_OP, NODE_INPUT, NODE_DEVICE, NODE_ATTRIBUTE = 1, 2, 3, 4, 5
 
-SCALARS, IMAGES, HISTOGRAMS, TEXT, HPARAMS = "scalars", "images", "histograms", "text", "hparams"
+# AttrValue, AttrValue.ListValue, and an entry of NodeDef's map
+ATTR_LIST, ATTR_STRING, ATTR_INT, ATTR_FLOAT, ATTR_BOOL, ATTR_TYPE, ATTR_SHAPE = 1, 2, 3, 4, 5, 6, 7
+ENTRY_KEY, ENTRY_VALUE = 1, 2
+
+SCALARS, IMAGES, HISTOGRAMS, TEXT, HPARAMS, AUDIOS = "scalars", "images", "histograms", "text", "hparams", "audio"
+#: TensorBoard has no page for plain tensors; under the name of a plugin its data providers hand them out.
+TENSORS = "tensors"
 #: Tags of hyper-parameters: what they are, their values in this run, and that it ended.
 HPARAMS_EXPERIMENT, HPARAMS_START = "_hparams_/experiment", "_hparams_/session_start_info"
 HPARAMS_END = "_hparams_/session_end_info"
 # HParamsPluginData, SessionStartInfo, google.protobuf.Value
 EXPERIMENT, SESSION_START_INFO, SESSION_END_INFO = 2, 3, 4
-SESSION_HPARAMS = 1
+SESSION_HPARAMS, START_TIME = 1, 5
+STATUS, END_TIME = 1, 2
+STATUS_SUCCESS, STATUS_FAILURE = 1, 2
 NUMBER_VALUE, STRING_VALUE, BOOL_VALUE = 2, 3, 4
 
 DT_FLOAT, DT_DOUBLE, DT_STRING = 1, 2, 7

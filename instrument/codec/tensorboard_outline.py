@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from instrument.codec import gap, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_values as values
-from instrument.codec import wire
 from instrument.codec.outline import Outline
 
 #: Plugin names by tag.
@@ -23,12 +23,21 @@ _Span = tuple[int, int]
 _OLD: dict[int, tuple[str, Callable[[memoryview], Any]]] = {
     tb.IMAGE: ("image", values.image),
     tb.HISTO: ("histogram", values.histogram),
+    tb.AUDIO: ("audio", bytes),
 }
+#: Fields of an event that nobody reads here, and what they are.
+_UNREAD = {
+    tb.LOG_MESSAGE: "log message", tb.SESSION_LOG: "session log", tb.RUN_METADATA: "run metadata",
+    tb.META_GRAPH_DEF: "meta graph",
+}  # fmt: skip
+#: Kinds that are noticed and not read.
+UNREAD_KINDS = frozenset({*_UNREAD.values(), "audio"})
 _BY_PLUGIN: dict[str, tuple[str, Callable[[memoryview], Any]]] = {
     tb.SCALARS: ("scalar", values.number),
     tb.IMAGES: ("image", values.image_of_tensor),
     tb.HISTOGRAMS: ("histogram", values.histogram_of_tensor),
     tb.TEXT: ("text", values.text),
+    tb.AUDIOS: ("audio", bytes),
 }
 
 
@@ -48,6 +57,10 @@ def outline(data: memoryview, plugins: Plugins) -> Outline:
             found.each_value(data, start, end, lambda *where: _take_value(found, plugins, *where))
         elif number == tb.GRAPH_DEF:
             found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
+        elif number == gap.NUMBER:
+            found.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), gap.decode)
+        elif number in _UNREAD:
+            found.other(_UNREAD[number], "", *wire.expect(span, wire.LENGTH_DELIMITED), bytes)
     return found
 
 
@@ -63,16 +76,22 @@ def source_writer(data: memoryview) -> str:
 
 def _take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
     parts: dict[int, _Span] = {}
+    exact: wire.Span | None = None
     for span in wire.spans(data, start, end):
-        if span[0] in _WIRE_TYPES:
+        if span[0] == tb.EXACT:
+            exact = span
+        elif span[0] in _WIRE_TYPES:
             parts[span[0]] = wire.expect(span, _WIRE_TYPES[span[0]])
     tag = wire.text_at(data, *parts[tb.TAG]) if tb.TAG in parts else ""
     if tb.METADATA in parts:
         _note_plugin(found, plugins, tag, data, parts[tb.METADATA])
+    plugin = plugins.get(tag, "")
     if tb.SIMPLE_VALUE in parts:
-        found.number(tag, *parts[tb.SIMPLE_VALUE])
+        _take_number(found, tag, parts[tb.SIMPLE_VALUE], exact)
+    elif tb.TENSOR in parts and exact is not None and plugin == tb.HISTOGRAMS:
+        found.other("histogram", tag, start, end, values.histogram_of_value)
     elif tb.TENSOR in parts:
-        _take_tensor(found, plugins.get(tag, ""), tag, data, parts[tb.TENSOR])
+        _take_tensor(found, plugin, tag, data, parts[tb.TENSOR])
     for number, (kind, decode) in _OLD.items():
         if number in parts:
             found.other(kind, tag, *parts[number], decode)
@@ -80,6 +99,14 @@ def _take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, 
 
 _WIRE_TYPES = dict.fromkeys((tb.TAG, *_OLD, tb.TENSOR, tb.METADATA), wire.LENGTH_DELIMITED)
 _WIRE_TYPES[tb.SIMPLE_VALUE] = wire.FIXED32
+
+
+def _take_number(found: Outline, tag: str, single: _Span, exact: wire.Span | None) -> None:
+    if exact is None or exact[1] != wire.FIXED64:
+        found.number(tag, *single)
+        return
+    found.number(tag, exact[2], exact[3])
+    found.varying.append(single)
 
 
 def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, where: _Span) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.codec import histogram as histogram_codec
+from instrument.codec import image as image_codec
 from instrument.codec import tensorboard as tb
 from instrument.codec import wire
 from instrument.errors import CorruptMessage
@@ -38,17 +41,8 @@ _FIELD_OF = {
 
 
 def image(data: memoryview) -> Image:
-    """Of a `Summary.Image`."""
-    numbers = {tb.HEIGHT: 0, tb.WIDTH: 0, tb.COLORSPACE: 0}
-    encoded: bytes | None = None
-    for field in wire.fields(data):
-        if field[0] in numbers:
-            numbers[field[0]] = wire.as_int(field)
-        elif field[0] == tb.ENCODED_IMAGE:
-            encoded = bytes(wire.as_bytes(field))
-    if encoded is None:
-        raise CorruptMessage("an image has no encoded bytes")
-    return Image(encoded, numbers[tb.HEIGHT], numbers[tb.WIDTH], numbers[tb.COLORSPACE])
+    """Of a `Summary.Image`, which is MindSpore's too; ours says how numbers became grey levels."""
+    return image_codec.decode(data)
 
 
 def histogram(data: memoryview) -> Histogram:
@@ -82,6 +76,19 @@ def histogram_of_tensor(data: memoryview) -> Histogram:
     left, right, counts = array.astype(np.float64).T
     extent = (float(left[0]), float(right[-1])) if counts.any() else (math.nan, math.nan)
     return _histogram(left, right, counts, math.nan, extent)
+
+
+def histogram_of_value(data: memoryview) -> Histogram:
+    """Of a `Summary.Value` of ours: the buckets of its tensor, and what else is known of the values."""
+    buckets = facts = None
+    for field in wire.fields(data):
+        if field[0] == tb.TENSOR:
+            buckets = histogram_of_tensor(wire.as_bytes(field))
+        elif field[0] == tb.EXACT:
+            facts = histogram_codec.decode(wire.as_bytes(field))
+    if buckets is None or facts is None:
+        raise CorruptMessage("a histogram has no buckets")
+    return replace(facts, left=buckets.left, width=buckets.width, counts=buckets.counts)
 
 
 @np.errstate(all="ignore")

@@ -82,3 +82,11 @@ def lineage_bytes(plugin: str, value: Any, name: str) -> bytes:
     if plugin == "custom_lineage_data" and isinstance(value, dict):
         return lineage_codec.custom_message(lineage.check_custom(value, name))
     return message_bytes(value, lineage_codec.MESSAGES[plugin][1], name)
+
+
+def check_dialect(plugin: str, dialect: str) -> None:
+    """Raise `ValueError` for a kind that only MindSpore's files have, where there are none."""
+    if dialect == "tensorboard":
+        raise ValueError(
+            f"TensorBoard's files have no place for a {plugin}; expected a recorder with dialect='mindspore' or 'both'."
+        )

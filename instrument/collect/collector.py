@@ -59,6 +59,7 @@ class SummaryCollector(Callback):
         on_every_rank: in a training of several ranks, whether each records the graph, the dataset's graph and the
             lineage. By default the first does, as they are the same everywhere; take True where they are not, as in
             pipeline parallelism. A landscape's weights are always those of the first.
+        dialect: whose files are written: `"mindspore"` MindInsight's, `"tensorboard"` TensorBoard's, or `"both"`.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -81,16 +82,17 @@ class SummaryCollector(Callback):
         on_full: str = "block",
         system_metrics: bool | float = False,
         on_every_rank: bool = False,
+        dialect: str = "mindspore",
     ) -> None:
         super().__init__()
         self._directory = check_directory("summary_dir", summary_dir)
         RecordOptions.check(
             self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None,
-            system_metrics,
+            system_metrics, dialect,
         )  # fmt: skip
         self._record_arguments: dict[str, Any] = {
             "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
-            "on_full": on_full,
+            "on_full": on_full, "dialect": dialect,
         }  # fmt: skip
         self._system_metrics = system_metrics
         self._collect_freq = check_int("collect_freq", collect_freq, 1)
@@ -170,6 +172,8 @@ class SummaryCollector(Callback):
         if due:
             self._gatherer.attempt("summary operators' values", lambda: ops.gather(step))
         items = self._gatherer.once(params) if is_first else []
+        if is_first and self._record_arguments["dialect"] != "mindspore":
+            items += self._gatherer.at_the_end(params)  # TensorBoard takes the first hyper-parameters that it is told
         self._write(step, due, items, params)
         if due.values and self._record.beside is not None:
             self._record.beside.look_at_device()
@@ -227,7 +231,7 @@ class SummaryCollector(Callback):
         self._entered -= 1
         if self._entered <= 0:
             self._entered = 0
-            self._close()
+            self._close(is_success=error[0] is None)
 
     # ------------------------------------------------------------------ one step
 
@@ -284,14 +288,14 @@ class SummaryCollector(Callback):
         if self._record is not None and self._record.beside is not None:
             self._record.beside.step = step
 
-    def _close(self) -> None:
+    def _close(self, is_success: bool = True) -> None:
         record, self._record = self._record, None
         self._is_training = False
         self._schedule = None
         self._checkpoints = None
         self._last_evaluation = None
         if record is not None:
-            record.close()
+            record.close_as(is_success)
             self._stats = record.stats
 
 

@@ -17,6 +17,7 @@ from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.collect.sampler import check_interval
 from instrument.collect.system import load_psutil
+from instrument.write.layout import LAYOUTS, MINDSPORE
 from instrument.write.pool import DEFAULT_RING_BYTES, open_sink
 from instrument.write.sink import Sink, Target
 from instrument.write.spawn import default_processes
@@ -73,11 +74,13 @@ class RecordOptions:
     queue_bytes: int
     #: Seconds between two samples of the system; None for no samples.
     system_interval: float | None = None
+    dialect: str = MINDSPORE.dialect
 
     @classmethod
     def check(
         cls, log_dir: Any, file_prefix: Any, file_suffix: Any, num_process: Any, max_file_size: Any,
         raise_exception: Any, export_options: Any, on_full: Any, queue_bytes: Any, system_metrics: Any = False,
+        dialect: Any = MINDSPORE.dialect,
     ) -> RecordOptions:  # fmt: skip
         """Raises `TypeError` or `ValueError` for the first wrong one, `ImportError` where psutil is missing."""
         for name, part in (("file_prefix", file_prefix), ("file_suffix", file_suffix)):
@@ -91,6 +94,10 @@ class RecordOptions:
             )
         if on_full not in ("block", "drop"):
             raise ValueError(f"on_full is {on_full!r}; expected 'block' (wait for room) or 'drop' (count and go on).")
+        if dialect not in LAYOUTS:
+            raise ValueError(
+                f"dialect is {dialect!r}; expected 'mindspore' (MindInsight's files), 'tensorboard', or 'both'."
+            )
         system_interval = check_interval(system_metrics)
         if system_interval is not None:
             load_psutil()
@@ -105,6 +112,7 @@ class RecordOptions:
             on_full == "drop",
             DEFAULT_RING_BYTES if queue_bytes is None else check_int("queue_bytes", queue_bytes, 1 << 20),
             system_interval,
+            dialect,
         )
 
     def open_sink(self) -> Sink:
@@ -115,7 +123,7 @@ class RecordOptions:
         """
         target = Target(
             self.directory, self.file_prefix, self.file_suffix, framework.device_number(), self.max_file_bytes,
-            self.export_tensors,
+            self.export_tensors, dialect=self.dialect,
         )  # fmt: skip
         try:
             return open_sink(target, self.processes, self.queue_bytes, self.drop_when_full)

@@ -14,6 +14,7 @@ from instrument import forks, framework
 from instrument.collect import beside, checks, complaints, convert, ops
 from instrument.collect.added import Added
 from instrument.collect.options import RecordOptions
+from instrument.collect.session import Session
 from instrument.errors import RecordingError
 from instrument.values import Event, Item
 from instrument.write.limits import is_too_large
@@ -25,7 +26,7 @@ _MOST_KNOWN_NAMES = 10_000
 
 
 class SummaryRecord:
-    """Record values into an event file, in MindSpore's dialect and with MindSpore's call forms.
+    """Record values into event files, with MindSpore's call forms.
 
         with SummaryRecord("./run") as record:
             for step in range(1, 101):
@@ -46,14 +47,14 @@ class SummaryRecord:
             `record` answers False from then on.
         raise_exception: raise `RecordingError` when something could not be written, at a following call: `record` does
             not wait for the file. By default it is logged once, counted in `stats`, and training goes on.
-        export_options: `{"tensor_format": "npy"}` also writes each tensor as an array of its own,
-            `export_<seconds>/tensor/<tag>_<step>.npy`.
+        export_options: `{"tensor_format": "npy"}` writes tensors to `export_<seconds>/tensor/<tag>_<step>.npy`, too.
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
             default 24 MiB. A record larger than a worker's share passes through in pieces, and `record` waits for it.
         system_metrics: True, or seconds between samples (True: 5): record what host, process and device are doing, from
             the first `record` on, as scalars `system/...`, for at most 0.5 % of a core. Needs psutil.
+        dialect: whose files are written: `"mindspore"` MindInsight's, `"tensorboard"` TensorBoard's, or `"both"`.
 
     Raises:
         TypeError, ValueError: an option is wrong.
@@ -75,10 +76,11 @@ class SummaryRecord:
         on_full: str = "block",
         queue_bytes: int | None = None,
         system_metrics: bool | float = False,
+        dialect: str = "mindspore",
     ) -> None:
         options = RecordOptions.check(
             log_dir, file_prefix, file_suffix, num_process, max_file_size, raise_exception, export_options, on_full,
-            queue_bytes, system_metrics,
+            queue_bytes, system_metrics, dialect,
         )  # fmt: skip
         self._network = checks.check_network("network", network)
         self._mode = "train"
@@ -87,13 +89,14 @@ class SummaryRecord:
         self._lock = threading.RLock()
         self._is_busy = self._is_fork = self._is_closed = False
         self._raises = options.raise_exception
+        self._dialect = options.dialect
+        self._session = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
         self._added = Added(self._sink)
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
-        self._close_sink = weakref.finalize(
-            self, beside.end, self.beside, self._sink.close
-        )  # at exit, and when dropped
+        # At exit, and when dropped.
+        self._close_sink = weakref.finalize(self, beside.end, self.beside, self._sink.close)
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
         forks.tell(self)
@@ -102,7 +105,7 @@ class SummaryRecord:
 
     @property
     def log_dir(self) -> str:
-        """The path of the event file."""
+        """The path of the event file; with `dialect="tensorboard"` of that with scalars."""
         return self._sink.path
 
     @property
@@ -134,7 +137,7 @@ class SummaryRecord:
                 - `graph`: the serialised `ModelProto` of a network;
                 - `train_lineage`, `eval_lineage`, `dataset_graph`, `custom_lineage_data`: a message of MindSpore's
                   lineage proto, or its bytes; a dictionary for the last;
-                - `landscape`: a `LossLandscape` message of MindSpore's summary proto, or its bytes.
+                - `landscape`: a `LossLandscape` message or its bytes, for which TensorBoard's files have no place.
             name: the tag, any text that is not empty. A second value with the same plugin and name before the next
                 `record` replaces the first, with one warning.
             value: numbers of bool, integer and float types up to 64 bits, and bfloat16.
@@ -159,6 +162,7 @@ class SummaryRecord:
         elif plugin == "graph":
             self.add_item(Item("graph", name, checks.graph_bytes(value, name)))
         elif plugin == "landscape":
+            checks.check_dialect(plugin, self._dialect)
             self.add_item(Item("landscape", name, checks.message_bytes(value, "LossLandscape", name)))
         else:
             self.add_item(Item(plugin, name, checks.lineage_bytes(plugin, value, name)))
@@ -233,13 +237,7 @@ class SummaryRecord:
 
         What was added and not recorded is dropped. Without a call, the end of the interpreter does the same.
         """
-        self._inbox.close()
-        self._network = None
-        if self.beside is not None:
-            self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
-        self._is_closed = True
-        self._close_sink()
-        self._raise_error()
+        self.close_as(is_success=True)
 
     def __enter__(self) -> SummaryRecord:
         return self
@@ -247,9 +245,21 @@ class SummaryRecord:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self.close_as(is_success=kind is None)
 
     # ------------------------------------------------------------------ for the collector
+
+    def close_as(self, is_success: bool) -> None:
+        """`close`, and say in TensorBoard's files how the run ended."""
+        self._inbox.close()
+        self._network = None
+        if self.beside is not None:
+            self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
+        if self._session is not None and not self._is_fork:
+            self._session.end(self._sink, is_success)
+        self._is_closed = True
+        self._close_sink()
+        self._raise_error()
 
     @property
     def inbox(self) -> ops.Inbox:
@@ -284,7 +294,9 @@ class SummaryRecord:
         self._sink.say()  # a logging handler may want to record something
 
     def _write(self, event: Event) -> bool:
-        step, _, items, scalars = event
+        step, _, items, scalars, _ = event
+        if items and self._session is not None:
+            self._session.note(event)
         too_large = [item for item in items if is_too_large(item)] if items else ()
         if too_large:
             self._write(event._replace(items=[item for item in items if not is_too_large(item)]))

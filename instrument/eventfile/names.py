@@ -1,7 +1,7 @@
 """File names: `{prefix}.out.events.summary.{seconds}.{device}.{host}{suffix}` and their lineage twins.
 
 A profile is in a file of its own, with `profile` in place of `summary`: MindInsight and TensorBoard pass it over.
-TensorBoard's own files are `events.out.tfevents.{seconds}.{host}` with a process number and a counter behind it.
+TensorBoard's files are `events.out.tfevents.{seconds}.{host}` with a process number and a counter behind it.
 
 MindInsight finds a file by `summary.<digits>` and sorts by that number, which must be seconds: with milliseconds its
 whole listing fails. A name is never used twice, and nothing that exists is ever opened for writing from its start.
@@ -9,6 +9,7 @@ whole listing fails. A name is never used twice, and nothing that exists is ever
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import re
@@ -50,8 +51,9 @@ def host() -> str:
     return _UNSAFE.sub("_", platform.node()) or "localhost"
 
 
-def join(prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY) -> str:
-    return f"{prefix}.out.events.{kind}.{seconds}.{device}.{host()}{suffix}"
+def join(prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY, host_name: str = "") -> str:
+    """The name of a file that was written on this machine, or on that named."""
+    return f"{prefix}.out.events.{kind}.{seconds}.{device}.{host_name or host()}{suffix}"
 
 
 def parse(name: str, kind: str = SUMMARY) -> EventFileName | None:
@@ -98,3 +100,19 @@ def create(directory: str, prefix: str, seconds: int, device: int, suffix: str, 
             seconds += 1
             continue
         return path
+
+
+def create_tensorboard(directory: str, prefix: str, seconds: int) -> str:
+    """Create an empty file with the name of one of TensorBoard's that did not exist, and return its path.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    for number in itertools.count():
+        path = os.path.join(directory, f"{prefix}.out.tfevents.{seconds}.{host()}.{os.getpid()}.{number}")
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666))
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("there is no end of numbers")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -53,7 +54,8 @@ class EventFile:
     """What was read of the file at `path` so far; `end` is where reading goes on.
 
     `gaps` are the places where the writing side says that events are missing; `damage` lists frames that are broken, or
-    hold no event, or less than a whole one. `first_wall_time` and `last_wall_time` are those of its points.
+    hold no event, or less than a whole one; `unread` counts what is passed over, by what it is. `first_wall_time` and
+    `last_wall_time` are those of its points.
     """
 
     path: str
@@ -63,6 +65,7 @@ class EventFile:
         self.points: dict[Key, FilePoints] = {}
         self.told: list[Told] = []
         self.gaps: list[Gap] = []
+        self.unread: Counter[str] = Counter()
         self.damage: list[Damage] = []
         self.first_wall_time = math.inf
         self.last_wall_time = -math.inf
@@ -244,6 +247,9 @@ class EventFile:
         payload = Payload(self.path, block.base + start, data, footer)
         for place in found.places:
             if place.kind == TRACE_KIND:
+                continue
+            if place.kind in tensorboard_outline.UNREAD_KINDS:
+                self.unread[place.kind] += 1
                 continue
             self._span(found.wall_time, found.wall_time)
             content = data[place.start : place.end]

@@ -8,9 +8,7 @@ from instrument.codec import lineage as lineage_codec
 from instrument.errors import CorruptMessage
 from instrument.read.contents import Contents
 from instrument.read.presented import RunLineage
-from instrument.values import LINEAGE_KINDS
 
-_KEYS = dict(zip(LINEAGE_KINDS, ("train", "eval", "dataset", "custom"), strict=True))
 _HPARAMS = "hparams"
 
 
@@ -29,6 +27,6 @@ def put_together(contents: Contents) -> RunLineage:
         except CorruptMessage as error:
             contents.note(replace(frame, reason=str(error)))
             continue
-        key = _KEYS[found.what]
+        key = lineage_codec.SECTIONS[found.what]
         result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
     return result

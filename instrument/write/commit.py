@@ -13,19 +13,21 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from instrument.codec import event as event_codec
 from instrument.codec import wire
 from instrument.eventfile import frame
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import LINEAGE_KINDS, Event, Gap, Item
+from instrument.values import Event, Gap, Item
+from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.stream import Arrive, Frame
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+#: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
 SUMMARY, LINEAGE = 0, 1
-FILES = (SUMMARY, LINEAGE)
+#: What an event has for the files that there may be, where it has nothing.
+NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
 
 _LONGEST_NAME_BYTES = 200
 
@@ -46,6 +48,7 @@ Report = Callable[[Notice], None]
 class State(NamedTuple):
     """What is committed: everything up to `sequence`.
 
+    The lengths are those of the layout's files in its order, and are called after those of the layout of both dialects.
     `full` has bit `1 << file` set for a file at its size limit; `refused` events, or parts of them, would have exceeded
     that.
     """
@@ -57,37 +60,48 @@ class State(NamedTuple):
     lost: int = 0
     full: int = 0
     refused: int = 0
+    scalars_bytes: int = 0
+    others_bytes: int = 0
+
+    @property
+    def lengths(self) -> list[int]:
+        """The committed lengths of all files that there may be."""
+        return [self.summary_bytes, self.lineage_bytes, self.scalars_bytes, self.others_bytes]
 
 
 class Job(NamedTuple):
-    """An encoded event: framed pieces for each file, in the order of `FILES`; `paths` names the files.
+    """An encoded event: framed pieces for each file of the layout; `paths` names the files.
 
-    Where the event is still coming in, its part of the summary file is `streamed`, and `arrive` gives its bytes.
+    Where the event is still coming in, the frames are `streamed` ones, and `arrive` gives their bytes in that order.
     `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
     """
 
     sequence: int
     step: int
-    frames: tuple[wire.Pieces, wire.Pieces]
-    paths: tuple[str, str]
+    frames: Sequence[wire.Pieces]
+    paths: tuple[str, ...]
     failed: bool = False
     events: int = 1
-    streamed: Sequence[Frame] = ()
+    streamed: Sequence[Sequence[Frame]] = ()
     arrive: Arrive | None = None
     gaps: Sequence[Item] = ()
 
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.size_bytes(file) for file in range(len(self.frames)))
+
     def size_bytes(self, file: int) -> int:
-        streamed = sum(one.size_bytes for one in self.streamed) if file == SUMMARY else 0
+        streamed = sum(one.size_bytes for one in self.streamed[file]) if self.streamed else 0
         return wire.size(self.frames[file]) + streamed
 
 
-def encode(sequence: int, event: Event, paths: tuple[str, str], report: Report) -> Job:
+def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE) -> Job:
     """Encode and frame an event. An encoder's failure costs this event only, is reported, and leaves a gap."""
     gaps = _gaps(event)
     try:
-        frames = (_pack(event), encode_lineage(event))
+        frames = _frames(event, layout)
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
-        return lose(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report)
+        return lose(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
     events = 0 if gaps and len(event.items) == len(gaps) and not event.scalars else 1
     return Job(sequence, event.step, frames, paths, events=events, gaps=gaps)
 
@@ -96,39 +110,30 @@ def _gaps(event: Event) -> list[Item]:
     return [item for item in event.items if item.kind == "gap"]
 
 
-def _pack(event: Event) -> wire.Pieces:
-    return [piece for payload in event_codec.encode(event) for piece in frame.pack(payload)]
+def _frames(event: Event, layout: Layout) -> list[wire.Pieces]:
+    return [
+        [piece for payload in payloads for piece in frame.pack(payload)] if payloads else []
+        for payloads in layout.encode(event)
+    ]
 
 
-def begin(sequence: int, event: Event, paths: tuple[str, str], arrive: Arrive) -> Job:
-    """A job for an event some of whose bytes are still to come."""
-    streamed = [Frame(payload) for payload in event_codec.encode(event)]
-    frames: tuple[wire.Pieces, wire.Pieces] = ([], encode_lineage(event))
-    return Job(sequence, event.step, frames, paths, streamed=streamed, arrive=arrive)
+def begin(
+    sequence: int, event: Event, paths: tuple[str, ...], arrive: Arrive, layout: Layout = MINDSPORE,
+    copy: Event | None = None,
+) -> Job:  # fmt: skip
+    """A job for an event some of whose bytes are still to come; `copy` is the event for TensorBoard's files."""
+    streamed = [[Frame(payload) for payload in payloads] for payloads in layout.encode(event, copy)]
+    return Job(sequence, event.step, NO_FRAMES, paths, streamed=streamed, arrive=arrive)
 
 
-def encode_lineage(event: Event) -> wire.Pieces:
-    """The frames of an event's lineage items."""
-    frames: wire.Pieces = []
-    for item in event.items:
-        if item.kind in LINEAGE_KINDS:
-            frames += frame.pack(_lineage_payload(item, event.wall_time))
-    return frames
-
-
-def _lineage_payload(item: Item, wall_time: float) -> wire.Pieces:
-    from instrument.codec import lineage
-
-    assert isinstance(item.payload, bytes)
-    return lineage.encode_event(item.kind, item.payload, wall_time)
-
-
-def lose(sequence: int, event: Event, paths: tuple[str, str], reason: str, report: Report) -> Job:
+def lose(
+    sequence: int, event: Event, paths: tuple[str, ...], reason: str, report: Report, layout: Layout = MINDSPORE
+) -> Job:
     """Report an event that cannot be written, and have its file say so at its place, behind what it says itself."""
     step = event.step
     report(Notice("lost", step, paths[SUMMARY], reason))
     gap = gap_item(Gap(1, step, step, reason))
-    return Job(sequence, step, (_pack(Event(step, time.time(), [*_gaps(event), gap])), []), paths, failed=True)
+    return Job(sequence, step, _frames(Event(step, time.time(), [*_gaps(event), gap]), layout), paths, failed=True)
 
 
 def gap_event(gap: Gap) -> Event:
@@ -144,9 +149,11 @@ def gap_item(gap: Gap) -> Item:
 class Committer:
     """Appends the frames of jobs to their files, in the order in which it is given them."""
 
-    def __init__(self, max_file_bytes: int | None, report: Report) -> None:
+    def __init__(self, max_file_bytes: int | None, report: Report, layout: Layout = MINDSPORE) -> None:
         self._max_file_bytes = max_file_bytes
         self._report = report
+        self._layout = layout
+        self._files = range(len(layout.roles))
         self._writers: dict[int, EventFileWriter] = {}
 
     def apply(self, state: State, jobs: Sequence[Job]) -> State:
@@ -159,15 +166,16 @@ class Committer:
                 one of them is streamed.
             Abandoned: the rest of a streamed job will not come; likewise.
         """
-        lengths = [state.summary_bytes, state.lineage_bytes]
+        lengths = state.lengths
         refused: set[int] = set()
         full = state.full
         with ExitStack() as undo:
-            for file in FILES:
-                concerned = [job for job in jobs if job.frames[file] or (file == SUMMARY and job.streamed)]
+            for file in self._files:
+                concerned = [job for job in jobs if job.frames[file] or (job.streamed and job.streamed[file])]
                 if not concerned:
                     continue
-                accepted, full = self._within_limit(concerned, file, lengths[file], full)
+                length = lengths[file] or (wire.size(self._version(file)) if file else 0)
+                accepted, full = self._within_limit(concerned, file, length, full)
                 refused.update(job.sequence for job in concerned[len(accepted) :])
                 if accepted:
                     start, lengths[file] = self._append(file, accepted, lengths[file])
@@ -176,8 +184,8 @@ class Committer:
         lost = sum(job.events for job in jobs if job.failed)
         kept = sum(job.events for job in jobs if not job.failed and job.sequence not in refused)
         return State(
-            jobs[-1].sequence, lengths[SUMMARY], lengths[LINEAGE], state.events + kept, state.lost + lost, full,
-            state.refused + sum(job.events for job in jobs) - lost - kept,
+            jobs[-1].sequence, lengths[0], lengths[1], state.events + kept, state.lost + lost, full,
+            state.refused + sum(job.events for job in jobs) - lost - kept, lengths[2], lengths[3],
         )  # fmt: skip
 
     def _within_limit(self, jobs: Sequence[Job], file: int, length: int, full: int) -> tuple[list[Job], int]:
@@ -200,8 +208,8 @@ class Committer:
             writer, start, version = self._writer(file, path, length)
             end = writer.append([*version, *(piece for job in jobs for piece in job.frames[file])], start)
             try:
-                for job in jobs if file == SUMMARY else ():
-                    for one in job.streamed:
+                for job in jobs:
+                    for one in job.streamed[file] if job.streamed else ():
                         assert job.arrive is not None
                         for data in one.buffers(job.arrive):
                             end = writer.append([data], end)
@@ -218,33 +226,39 @@ class Committer:
     def _writer(self, file: int, path: str, length: int) -> tuple[EventFileWriter, int, wire.Pieces]:
         """The file's writer, the length of what is there, and what has to stand first in a new file."""
         writer = self._writers.get(file)
-        if writer is not None and writer.holds(length):
+        if writer is not None and (length or file == SUMMARY) and writer.holds(length):
             return writer, length, []
         self._close(file)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         writer = self._writers[file] = EventFileWriter(path)
-        there = writer.size_bytes
-        if there >= length:  # otherwise another worker has begun it anew
-            return writer, length, []
-        is_new = file == SUMMARY and not there
-        return writer, there, frame.pack(event_codec.encode_version(time.time())) if is_new else []
+        start = min(writer.size_bytes, length)  # another worker has begun it anew where it is shorter
+        is_new = not start and (file != SUMMARY or length > 0)  # the first file was begun by whoever made it
+        return writer, start, self._version(file) if is_new else []
+
+    def _version(self, file: int) -> wire.Pieces:
+        payload = self._layout.version(file, time.time())
+        return frame.pack(payload) if payload else []
 
     def _close(self, file: int) -> None:
         if (writer := self._writers.pop(file, None)) is not None:
             writer.close()
 
     def close(self) -> None:
-        for file in FILES:
+        for file in list(self._writers):
             self._close(file)
 
 
-def trim(path: str, committed_bytes: int) -> None:
-    """Cut off what a writer that died left behind the committed length; for when nobody else writes."""
-    try:
-        if os.path.getsize(path) > committed_bytes:
-            os.truncate(path, committed_bytes)
-    except OSError:
-        pass  # it was taken away, or cannot be cut: a reader passes over the half frame
+def trim(paths: Sequence[str], state: State) -> None:
+    """Cut off what a writer that died left behind the committed lengths; for when nobody else writes.
+
+    `paths` are those of the layout's files, empty for one that is not known.
+    """
+    for path, committed_bytes in zip(paths, state.lengths, strict=False):
+        try:
+            if path and os.path.getsize(path) > committed_bytes:
+                os.truncate(path, committed_bytes)
+        except OSError:
+            pass  # it was taken away, or cannot be cut: a reader passes over the half frame
 
 
 def export_tensors(event: Event, directory: str, report: Report) -> None:

@@ -61,6 +61,7 @@ class Crew:
 
     def __init__(self, files: Files, notices: Notices, count: int, ring_bytes: int) -> None:
         self._files = files
+        self.layout = files.layout
         self._notices = notices
         self._ring_bytes = ring_bytes
         #: None for one that is missing: it died, and its successor could not be started yet.
@@ -122,6 +123,7 @@ class Crew:
         config = Config(
             index, self._memory_fd, self._ring_bytes, self._bells, self._trainer_bell, theirs.fileno(),
             files.summary_path, files.export_directory, files.target.max_file_bytes, self._blame.given_up,
+            files.layout.dialect,
         )  # fmt: skip
         return spawn(config, [*self._fds, theirs.fileno()])
 

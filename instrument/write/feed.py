@@ -52,6 +52,7 @@ class Feed:
 
     def __init__(self, crew: Crew, ring_bytes: int, drop_when_full: bool) -> None:
         self.crew = crew
+        self._order = functools.partial(stream.order, layout=crew.layout)
         self.pool = crew.pool
         self.is_over = False
         #: The number of the last event that was published.
@@ -145,7 +146,7 @@ class Feed:
 
     # ------------------------------------------------------------------ an event
 
-    def pack(self, event: Event, lineage_path: str) -> message.Packed:
+    def pack(self, event: Event, paths: tuple[str, ...]) -> message.Packed:
         """Choose a worker for an event, and make the message for it.
 
         Raises:
@@ -153,7 +154,7 @@ class Feed:
         """
         if len(self._rings) > 1 and not self.staged:
             self._choose()
-        return message.pack(event, lineage_path, self.staged, self._rings[self._favourite].staged_bytes)
+        return message.pack(event, paths, self.staged, self._rings[self._favourite].staged_bytes)
 
     def publish(self, packed: message.Packed) -> bool:
         """Give a message to the worker that `pack` has chosen; False where there is no room."""
@@ -190,7 +191,7 @@ class Feed:
         self.last_sequence = sequence
         self._is_streaming = False
 
-    def stream(self, event: Event, lineage_path: str) -> tuple[State, State] | None:
+    def stream(self, event: Event, paths: tuple[str, ...]) -> tuple[State, State] | None:
         """Send a large event through the ring in chunks, and wait until it is done with.
 
         What was committed before it and with it; None where there is no room for it.
@@ -200,7 +201,7 @@ class Feed:
         if ring.head != ring.tail and self._must_not_wait():
             return None
         self._make_ready(self._ring_bytes)
-        buffers = self._buffers(event, lineage_path)
+        buffers = self._buffers(event, paths)
         sequence = self.last_sequence + 1
         if not self._wait_for_room(lambda: self._is_committed(sequence - 1)):
             return None
@@ -212,7 +213,7 @@ class Feed:
         self._is_streaming = False
         return before, self.state
 
-    def _buffers(self, event: Event, lineage_path: str) -> list[bytes | memoryview]:
+    def _buffers(self, event: Event, paths: tuple[str, ...]) -> list[bytes | memoryview]:
         """The bytes to send; what was staged gives its place to them."""
         items = [
             item._replace(payload=item.payload.copy()) if id(item.payload) in self.staged else item  # type: ignore[union-attr]
@@ -220,7 +221,7 @@ class Feed:
         ]
         self.forget_staged()
         items.sort(key=lambda item: item.kind == "tensor")  # what has to be gathered comes first
-        return message.pack_for_stream(event._replace(items=items), lineage_path, stream.passes)
+        return message.pack_for_stream(event._replace(items=items), paths, self._order)
 
     def _send_in_chunks(self, buffers: list[bytes | memoryview], sequence: int) -> None:
         """Send it once, to a worker that may die meanwhile."""

@@ -13,6 +13,7 @@ from instrument.write.commit import Notice, State
 from instrument.write.limits import full_files, is_summary_full
 from instrument.write.notices import Missing, Notices
 from instrument.write.sink import Files, Stats
+from instrument.write.tag_names import TagNames
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +26,9 @@ class FileSink:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._notices = Notices()
-        self._committer = commit.Committer(files.target.max_file_bytes, self._notices.add)
+        self._layout = files.layout
+        self._tags = TagNames(self._notices)
+        self._committer = commit.Committer(files.target.max_file_bytes, self._notices.add, files.layout)
         self._state = State(summary_bytes=self._files.summary_bytes)
         self._lock = threading.RLock()
         self._closed = False
@@ -43,7 +46,7 @@ class FileSink:
     def stats(self) -> Stats:
         state = self._state
         return Stats(
-            state.events, state.summary_bytes + state.lineage_bytes, 0, 0.0, self._dropped + state.refused,
+            state.events, sum(state.lengths), 0, 0.0, self._dropped + state.refused,
             self._lost + state.lost, self._notices.errors,
         )  # fmt: skip
 
@@ -74,18 +77,20 @@ class FileSink:
 
     def _write(self, event: Event) -> bool:
         before = self._state
-        if full_files(before, event)[1]:
+        if full_files(before, event, self._layout)[1]:
             self._dropped += 1
             return False
         says_missing = self._missing.is_any and not is_summary_full(before)
         try:
-            paths = (self._files.summary_path, self._files.lineage_path(event.items))
+            paths = (self._files.summary_path, *self._files.further(event))
         except OSError as error:
             return self._lose(event.step, self._files.target.directory, error)
         if self._files.export_directory:
             commit.export_tensors(event, self._files.export_directory, self._notices.add)
+        if self._layout.has_tensorboard:
+            event = self._tags.named(event)
         whole = self._missing.before(event) if says_missing else event
-        job = commit.encode(before.sequence + 1, whole, paths, self._notices.add)
+        job = commit.encode(before.sequence + 1, whole, paths, self._notices.add, self._layout)
         try:
             self._state = after = self._committer.apply(before, [job])
         except OSError as error:
@@ -131,8 +136,8 @@ class FileSink:
     def _say_what_is_missing(self) -> None:
         """The last chance for it: no event comes that could."""
         before = self._state
-        paths = (self._files.summary_path, "")
-        job = commit.encode(before.sequence + 1, self._missing.event, paths, self._notices.add)
+        paths = (self._files.summary_path,)
+        job = commit.encode(before.sequence + 1, self._missing.event, paths, self._notices.add, self._layout)
         try:
             self._state = self._committer.apply(before, [job])
         except OSError:

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from instrument.codec import event as event_codec
 from instrument.values import LINEAGE_KINDS, Event, Item
-from instrument.write.commit import LINEAGE, SUMMARY, State
+from instrument.write.commit import SUMMARY, State
+from instrument.write.layout import MINDSPORE, Layout
 
 
-def upper_bound_bytes(event: Event) -> int:
-    """No event takes more room in its file than this; what `max_file_size` is checked against before encoding."""
+def upper_bound_bytes(event: Event, layout: Layout = MINDSPORE) -> int:
+    """No event takes more room in any file than this; what `max_file_size` is checked against before encoding."""
     scalars = sum(len(tag.encode()) + 128 for tag in event.scalars)
+    # TensorBoard has graphs and lineage in forms of its own, which tell their size only when they are made.
+    if layout.has_tensorboard and any(item.kind in ("graph", *LINEAGE_KINDS) for item in event.items):
+        return sys.maxsize
     return scalars + sum(item_bound_bytes(item) for item in event.items) + 256
 
 
 def item_bound_bytes(item: Item) -> int:
     """No item takes more room than this."""
-    named = len(item.tag.encode()) + 128
-    if isinstance(item.payload, bytes):
-        return named + len(item.payload)
-    if isinstance(item.payload, (int, float)):
+    named: int = len(item.tag.encode()) + 128
+    payload: Any = item.payload
+    if isinstance(payload, bytes):
+        return named + len(payload)
+    if isinstance(payload, (int, float)):
         return named
     if item.kind == "tensor":
         from instrument.codec import tensor
 
-        elements: int = item.payload.size
-        return named + 11 * len(item.payload.shape) + tensor.encoded_bytes(item.dtype, elements)
+        elements: int = payload.size
+        return named + 11 * len(payload.shape) + tensor.encoded_bytes(item.dtype, elements)
     if item.kind == "histogram":
         return named + 90 * 32
     # A picture's grid has at most seven empty cells; PNG adds little to bytes that do not compress.
-    pictures: int = item.payload.shape[0]
-    cells = item.payload.size // pictures * (pictures + 7)
-    rows: int = item.payload.shape[2] * (pictures // 8 + 1)  # PNG adds a byte to each
+    pictures: int = payload.shape[0]
+    cells: int = payload.size // pictures * (pictures + 7)
+    rows: int = payload.shape[2] * (pictures // 8 + 1)  # PNG adds a byte to each
     return named + cells + rows + (cells + rows) // 64 + 4096
 
 
@@ -46,14 +52,11 @@ def is_too_large(item: Item) -> bool:
 
 
 def is_summary_full(state: State) -> bool:
-    """Whether nothing more goes into the summary file."""
+    """Whether nothing more goes into the first file."""
     return bool(state.full & 1 << SUMMARY)
 
 
-def full_files(state: State, event: Event) -> tuple[bool, bool]:
+def full_files(state: State, event: Event, layout: Layout = MINDSPORE) -> tuple[bool, bool]:
     """Whether any, and whether each, of the files that an event's items belong to is at its size limit."""
-    needed = {LINEAGE if item.kind in LINEAGE_KINDS else SUMMARY for item in event.items}
-    if event.scalars:
-        needed.add(SUMMARY)
-    full = [bool(state.full & 1 << file) for file in needed]
+    full = [bool(state.full & 1 << file) for file in layout.needed(event)]
     return any(full), bool(full) and all(full)

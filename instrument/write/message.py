@@ -7,7 +7,7 @@ Arrays lie at multiples of 64 bytes, so that the worker can use them where they 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from instrument.codec import tensor_fields
@@ -18,17 +18,19 @@ ALIGNMENT_BYTES = 64
 _Piece = bytes | memoryview
 
 
+#: The paths of the files behind the first one, empty for those that an event does not need.
+Paths = tuple[str, ...]
 #: The pieces of a message, how many bytes it has in all, and where its head begins, behind all arrays.
 Packed = tuple[list[_Piece], int, int]
 
 
-def pack(event: Event, lineage_path: str, staged: Mapping[int, int] | None = None, staged_bytes: int = 0) -> Packed:
+def pack(event: Event, paths: Paths, staged: Mapping[int, int] | None = None, staged_bytes: int = 0) -> Packed:
     """The message, but for what is in place already: `staged` maps the `id` of such an array to its offset.
 
-    `lineage_path` names the file for lineage items; empty where there are none.
+    `paths` name the files behind the first, as far as the event needs them.
     """
     if not event.items:
-        head = _head(event, lineage_path, [])
+        head = _head(event, paths, [])
         return [head], staged_bytes + len(head), staged_bytes
     pieces: list[_Piece] = []
     offset = staged_bytes
@@ -42,22 +44,20 @@ def pack(event: Event, lineage_path: str, staged: Mapping[int, int] | None = Non
             pieces += (buffer, bytes(padding)) if padding else (buffer,)
             offset += len(buffer) + padding
         entries.append((*_describe(item), place))
-    head = _head(event, lineage_path, entries)
-    pieces.append(head)
+    pieces.append(head := _head(event, paths, entries))
     return pieces, offset + len(head), offset
 
 
-def pack_for_stream(event: Event, lineage_path: str, passes: Callable[[Item], int]) -> list[_Piece]:
-    """The length of the head, the head, and then each item's bytes, as many times over as its `passes`."""
-    head = _head(event, lineage_path, [_describe(item) for item in event.items])
-    length = len(head).to_bytes(8, "little")
-    return [length, head, *(_buffer(item) for item in event.items for _ in range(passes(item)))]
+def pack_for_stream(event: Event, paths: Paths, order: Callable[[Sequence[Item]], list[Item]]) -> list[_Piece]:
+    """The length of the head, the head, and then the items' bytes in an order in which an item may come repeatedly."""
+    head = _head(event, paths, [_describe(item) for item in event.items])
+    return [len(head).to_bytes(8, "little"), head, *map(_buffer, order(event.items))]
 
 
-def _head(event: Event, lineage_path: str, entries: list[tuple[Any, ...]]) -> bytes:
-    step, wall_time, _, numbers = event
+def _head(event: Event, paths: Paths, entries: list[tuple[Any, ...]]) -> bytes:
+    step, wall_time, _, numbers, aliases = event
     scalars: Any = numbers if type(numbers) is dict else dict(numbers)  # marshal takes no other mapping
-    return marshal.dumps((step, wall_time, lineage_path, scalars, entries))
+    return marshal.dumps((step, wall_time, paths, scalars, aliases, entries))
 
 
 def _describe(item: Item) -> tuple[Any, ...]:
@@ -103,26 +103,26 @@ class Part(NamedTuple):
         return Item(self.kind, self.tag, pieces, self.dtype)
 
 
-def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[Event, str]:
-    """The event and the lineage file's path; arrays are views of `data`.
+def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[Event, Paths]:
+    """The event and the paths; arrays are views of `data`.
 
     With `encodes`, tensors that stand in the file as they are, those of float32, are their encoded content in pieces.
     """
-    event, lineage_path, parts = unpack_head(data[head_offset:])
+    event, paths, parts = unpack_head(data[head_offset:])
     if not parts:
-        return event, lineage_path
+        return event, paths
     items = []
     for part in parts:
         place = data[part.offset : part.offset + part.length]
         is_as_it_is = encodes and part.kind == "tensor" and part.code == "<f4"
         items.append(part.content(place) if is_as_it_is else part.item(place))
-    return event._replace(items=items), lineage_path
+    return event._replace(items=items), paths
 
 
-def unpack_head(head: memoryview) -> tuple[Event, str, list[Part]]:
-    """The event without its items, the lineage file's path, and what the items are."""
-    step, wall_time, lineage_path, scalars, entries = marshal.loads(head)
-    return Event(step, wall_time, (), scalars), lineage_path, [_part(entry) for entry in entries]
+def unpack_head(head: memoryview) -> tuple[Event, Paths, list[Part]]:
+    """The event without its items, the paths, and what the items are."""
+    step, wall_time, paths, scalars, aliases, entries = marshal.loads(head)
+    return Event(step, wall_time, (), scalars, aliases), paths, [_part(entry) for entry in entries]
 
 
 def _part(entry: tuple[Any, ...]) -> Part:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from instrument import forks
 from instrument.values import Event
 from instrument.write import watch
-from instrument.write.commit import Notice, trim
+from instrument.write.commit import Notice
 from instrument.write.crew import Crew
 from instrument.write.feed import Feed, GaveUp
 from instrument.write.file_sink import FileSink
@@ -31,6 +31,7 @@ from instrument.write.notices import Missing, Notices, log
 from instrument.write.shared import MAX_WORKERS
 from instrument.write.sink import Files, Sink, Stats, Target
 from instrument.write.spawn import check_system
+from instrument.write.tag_names import TagNames
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,6 +77,7 @@ class PoolSink:
         self._files = files
         self._notices = Notices()
         self._missing = Missing(self._notices, files.summary_path)
+        self._tags = TagNames(self._notices) if files.layout.has_tensorboard else None
         self._max_file_bytes = files.target.max_file_bytes
         self._bound_bytes = files.summary_bytes
         self._lock = threading.RLock()
@@ -104,7 +106,7 @@ class PoolSink:
         with self._lock:
             feed, state = self._feed, self._feed.state
             return Stats(
-                state.events, state.summary_bytes + state.lineage_bytes, feed.last_sequence - state.sequence,
+                state.events, sum(state.lengths), feed.last_sequence - state.sequence,
                 feed.stalled_seconds, self._dropped + state.refused, self._lost + state.lost, self._notices.errors,
             )  # fmt: skip
 
@@ -174,18 +176,20 @@ class PoolSink:
         """Give an event to a worker; False where it was not taken, which has been counted and said."""
         feed = self._feed
         try:
-            lineage_path = self._files.lineage_path(event.items) if event.items else ""
-            packed = feed.pack(event, lineage_path)
+            paths = self._files.further(event) if event.items or self._tags else ()
+            if self._tags is not None:
+                event = self._tags.named(event)
+            packed = feed.pack(event, paths)
         except OSError as error:
             return self._lose(event, os.strerror(error.errno or 0))
         except Exception as error:  # noqa: BLE001  one event's fault must not stop training, here as in a worker
             return self._lose(event, f"it cannot be encoded: {error!r:.500}")
         if packed[1] > feed.largest_record_bytes:
-            return self._stream(event, lineage_path)
+            return self._stream(event, paths)
         return feed.publish(packed) or self._drop(feed.met_full_disk)
 
-    def _stream(self, event: Event, lineage_path: str) -> bool:
-        states = self._feed.stream(event, lineage_path)
+    def _stream(self, event: Event, paths: tuple[str, ...]) -> bool:
+        states = self._feed.stream(event, paths)
         if states is None:
             return self._drop(self._feed.met_full_disk)
         before, after = states
@@ -216,7 +220,7 @@ class PoolSink:
     def _may_fit(self, event: Event) -> bool:
         """Whether an event is worth sending: not all of its files are full, nor is it unknown how full they are."""
         assert self._max_file_bytes is not None
-        if full_files(self._feed.state, event)[1]:
+        if full_files(self._feed.state, event, self._files.layout)[1]:
             self._dropped += 1
             return False
         return self._bound_bytes <= self._max_file_bytes or self._measure() or self._drop(is_disk_full=True)
@@ -228,21 +232,21 @@ class PoolSink:
         `whole` is the event with what it says is missing.
         """
         assert self._max_file_bytes is not None
-        self._bound_bytes += upper_bound_bytes(whole or event)
+        self._bound_bytes += upper_bound_bytes(whole or event, self._files.layout)
         if self._bound_bytes <= self._max_file_bytes:
             return True
         try:
             self._measure()
         except GaveUp:
             pass
-        return not full_files(self._feed.state, event)[0]
+        return not full_files(self._feed.state, event, self._files.layout)[0]
 
     def _measure(self) -> bool:
         """Wait for what was sent, and learn how large the files are; False where the disk takes nothing."""
         if not self._feed.wait_until_settled():
             return False
         state = self._feed.state
-        self._bound_bytes = max(state.summary_bytes, state.lineage_bytes)
+        self._bound_bytes = max(state.lengths)
         return True
 
     # ------------------------------------------------------------------ the end
@@ -317,7 +321,7 @@ class PoolSink:
         feed.forget_staged()
         size_bytes = feed.state.summary_bytes
         try:
-            if feed.publish(feed.pack(self._missing.event, "")):
+            if feed.publish(feed.pack(self._missing.event, ())):
                 feed.give_up(_EXIT_SECONDS)
         except GaveUp:
             pass
@@ -328,7 +332,7 @@ class PoolSink:
         feed = self._feed
         self._why_left = "no worker can be started" if feed.crew.is_hopeless else "there was no time"
         if feed.end():  # a worker may have died in a large event that was given up
-            trim(self.path, feed.state.summary_bytes)
+            self._files.trim(feed.state)
         # Not before: a child that is forked meanwhile must be told, or it would wait for a lock that nobody gives back.
         forks.forget(self)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from instrument.write import memory
 from instrument.write.commit import State
+from instrument.write.layout import MINDSPORE
 from instrument.write.ring import Ring
 
 _VERSION, _IS_CLOSING = 0, 1
@@ -28,6 +29,7 @@ class Config(NamedTuple):
     """What a worker is told at its start.
 
     Descriptors are numbers that it inherits; `bells` has one a worker. `given_up` are the events to be left out.
+    `summary_path` is the recorder's first file.
     """
 
     worker: int
@@ -40,6 +42,7 @@ class Config(NamedTuple):
     export_directory: str
     max_file_bytes: int | None
     given_up: list[int]
+    dialect: str = MINDSPORE.dialect
 
     def to_argument(self) -> str:
         return json.dumps(self)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from instrument.codec import event as event_codec
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.values import Event
 from instrument.write import commit
 from instrument.write.commit import Notice
+from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SUMMARY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
 class Target:
     """Where a recorder's files lie and how they are named; `device` is the device or rank number in the name.
 
-    `kind` is "summary", or "profile" for the pieces of a trace.
+    `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `layout.LAYOUTS`; names of
+    TensorBoard's files have neither suffix nor device.
     """
 
     directory: str
@@ -34,13 +34,14 @@ class Target:
     max_file_bytes: int | None = None
     export_tensors: bool = False
     kind: str = names.SUMMARY
+    dialect: str = MINDSPORE.dialect
 
 
 @dataclass(frozen=True)
 class Stats:
     """What became of the events so far.
 
-    `events` and `bytes` are on disk (files of both kinds); `pending` events are on their way. `stalled_seconds` is the
+    `events` and `bytes` are on disk (in all files); `pending` events are on their way. `stalled_seconds` is the
     time that `write` waited for room. `dropped` counts events that were refused: for want of room with
     `on_full="drop"` or while the disk takes nothing, or because a file is at its size limit. `lost` counts those that
     could not be encoded or written, and `errors` the errors behind them. Every event is in `events`, `pending`,
@@ -89,7 +90,7 @@ class Sink(Protocol):
 
 
 class Files:
-    """The names of a recorder's two files: the summary file exists at once, its lineage twin when it is needed.
+    """The names of a recorder's files: the first one of the layout exists at once, the others when they are needed.
 
     Raises:
         OSError: the directory cannot be made or written.
@@ -98,23 +99,24 @@ class Files:
     def __init__(self, target: Target) -> None:
         # A worker, and whoever writes later, may stand in another directory.
         self.target = target = replace(target, directory=os.path.abspath(target.directory))
-        self._lineage_path = ""
+        self.layout = LAYOUTS[target.dialect]
         self.seconds = int(time.time())
         os.makedirs(target.directory, exist_ok=True)
-        self.summary_path = names.create(
-            target.directory, target.prefix, self.seconds, target.device, target.suffix, target.kind
-        )
-        version = frame.pack(event_codec.encode_version(time.time()))
+        #: The path of the first file.
+        self.summary_path = self._create(self.layout.roles[0])
+        self._paths = [self.summary_path, *[""] * (len(self.layout.roles) - 1)]
+        version = frame.pack(self.layout.version(0, time.time()))
         writer = EventFileWriter(self.summary_path)
         try:
+            #: The length of the first file.
             self.summary_bytes = writer.append(version, 0)
         except OSError:
             os.remove(self.summary_path)  # an empty file would only look like a run
             raise
         finally:
             writer.close()
-        parsed = names.parse(os.path.basename(self.summary_path), target.kind)
-        self.seconds = parsed.seconds if parsed is not None else self.seconds
+        name = names.recognise(os.path.basename(self.summary_path))
+        self.seconds = name.seconds if name is not None else self.seconds
 
     @property
     def export_directory(self) -> str:
@@ -125,20 +127,31 @@ class Files:
         rank = f"_rank{self.target.device}" * (self.target.device > 0)
         return os.path.join(self.target.directory, f"export_{self.seconds}{rank}")
 
-    def lineage_path(self, items: Sequence[Item]) -> str:
-        """The lineage file, created on first use; empty where no item needs it."""
-        if not any(item.kind in LINEAGE_KINDS for item in items):
-            return ""
-        if not self._lineage_path:
-            target = self.target
-            self._lineage_path = names.create(
-                target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX
+    def further(self, event: Event) -> tuple[str, ...]:
+        """The paths of the files behind the first, made on first use; empty for those that the event does not need."""
+        needed = self.layout.needed(event)
+        for file in needed:
+            if not self._paths[file]:
+                self._paths[file] = self._create(self.layout.roles[file])
+        return tuple(path if file in needed else "" for file, path in enumerate(self._paths) if file)
+
+    def _create(self, role: str) -> str:
+        target = self.target
+        if role == SUMMARY:
+            return names.create(
+                target.directory, target.prefix, self.seconds, target.device, target.suffix, target.kind
             )
-        return self._lineage_path
+        if role == LINEAGE:
+            return names.create(target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX)
+        return names.create_tensorboard(target.directory, target.prefix, self.seconds)
+
+    def trim(self, state: commit.State) -> None:
+        """Cut off what a worker that died left behind what is committed."""
+        commit.trim(self._paths, state)
 
     def sync(self, report: commit.Report) -> None:
-        """Return when both files and their directory are on the disk; what cannot be brought there is reported."""
-        for path in filter(None, (self.summary_path, self._lineage_path, self.target.directory)):
+        """Return when all files and their directory are on the disk; what cannot be brought there is reported."""
+        for path in filter(None, (*self._paths, self.target.directory)):
             try:
                 _sync(path)
             except OSError as error:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from instrument.codec import tensor_fields, wire
+from instrument.codec import event as event_codec
+from instrument.codec import tensor_fields, tensorboard_fields, wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c, mask
-from instrument.values import Item
+from instrument.values import Event, Item
+from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.message import Part
 
 #: The next bytes of the event, as they come in: of one item, and whole values of it; valid until the next call.
@@ -73,9 +75,15 @@ class Frame(NamedTuple):
         yield frame.FOOTER.pack(mask(crc))
 
 
-def passes(item: Item) -> int:
-    """How many times over the bytes of an item are sent."""
-    if item.kind != "tensor":
+def order(items: Sequence[Item], layout: Layout = MINDSPORE) -> list[Item]:
+    """The order in which the bytes of items are sent: tensors as often as files hold them, file by file."""
+    first = [item for item in items for _ in range(passes(item, layout))]
+    return first + [item for item in items if item.kind == "tensor"] if layout.has_both else first
+
+
+def passes(item: Item | Part, layout: Layout = MINDSPORE) -> int:
+    """How many times over the bytes of an item are sent for the dialect that comes first."""
+    if item.kind != "tensor" or not layout.has_mindspore:
         return 1
     return 2 if tensor_fields.may_need_raw_data(item.dtype) else 1
 
@@ -89,7 +97,7 @@ def gather_head(arrive: Arrive) -> memoryview:
     return memoryview(head)
 
 
-def gather(part: Part, arrive: Arrive) -> Item:
+def gather(part: Part, arrive: Arrive, layout: Layout = MINDSPORE) -> Item:
     """An item as a whole."""
     if not part.length:
         return part.item(memoryview(b""))
@@ -99,12 +107,29 @@ def gather(part: Part, arrive: Arrive) -> Item:
         data = arrive()
         whole[offset : offset + len(data)] = data
         offset += len(data)
-    item = part.item(whole)
-    for _ in range(passes(item) - 1):
+    for _ in range(passes(part, layout) - 1):
         offset = 0
         while offset < part.length:
             offset += len(arrive())
-    return item
+    return part.item(whole)
+
+
+def begin(
+    bare: Event, parts: Sequence[Part], arrive: Arrive, layout: Layout, is_whole: bool
+) -> tuple[Event, Event | None]:
+    """The event of a head, tensors of which are still to come unless it `is_whole`; and that for TensorBoard's files
+    where it differs."""
+    is_coming = [part.kind == "tensor" and part.length > 0 and not is_whole for part in parts]
+    items = [
+        begin_tensor(part) if coming else gather(part, arrive, layout)
+        for part, coming in zip(parts, is_coming, strict=True)
+    ]
+    if not (layout.has_tensorboard and any(is_coming)):
+        return bare._replace(items=items), None
+    items = [event_codec.finish(item) for item in items]
+    both = zip(parts, items, is_coming, strict=True)
+    copies = [begin_copy(part) if coming else item for part, item, coming in both]
+    return bare._replace(items=items), bare._replace(items=copies)
 
 
 def begin_tensor(part: Part) -> Item:
@@ -114,4 +139,11 @@ def begin_tensor(part: Part) -> Item:
     if tensor_fields.may_need_raw_data(part.dtype):
         exact = Later(part.length, part.code, "<" + part.code[1:])
     pieces: Any = tensor_fields.content(part.dtype, part.shape, singles, exact)
+    return Item(part.kind, part.tag, pieces, part.dtype)
+
+
+def begin_copy(part: Part) -> Item:
+    """The same for TensorBoard's dialect."""
+    values: Any = Later(part.length, part.code, part.code if part.code[0] == "|" else "<" + part.code[1:])
+    pieces: Any = tensorboard_fields.tensor_content(part.dtype, part.shape, values)
     return Item(part.kind, part.tag, pieces, part.dtype)

@@ -20,10 +20,12 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from instrument.values import Event
 from instrument.write import commit, memory, message, stream
 from instrument.write.commit import Notice, State
+from instrument.write.layout import LAYOUTS
 from instrument.write.ring import MORE, START, Chunk
 from instrument.write.shared import Config, PoolMemory
 
@@ -61,7 +63,9 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
-        self._committer = commit.Committer(config.max_file_bytes, self._report)
+        self._layout = LAYOUTS[config.dialect]
+        self._paths: list[str] = []  # of all files, as far as they were named
+        self._committer = commit.Committer(config.max_file_bytes, self._report, self._layout)
         # Whoever else was started for this ring is dead before this one looks into it.
         fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
@@ -81,7 +85,7 @@ class Worker:
             self._rest()
         self._committer.close()
         if all(ring.head == ring.tail for ring in self._pool.rings):  # a predecessor may have died in a large event
-            commit.trim(self._config.summary_path, self._pool.state.summary_bytes)
+            commit.trim(self._paths, self._pool.state)
 
     def _release(self) -> None:
         self._ring.release(self._position)
@@ -127,13 +131,20 @@ class Worker:
 
     def _encode(self, chunk: Chunk) -> commit.Job:
         exports = bool(self._config.export_directory)
-        event, lineage_path = message.unpack(chunk.payload, chunk.head_offset, encodes=not exports)
-        paths = (self._config.summary_path, lineage_path)
+        encodes = not (exports or self._layout.has_tensorboard)
+        event, further = message.unpack(chunk.payload, chunk.head_offset, encodes)
+        paths = self._note(further)
         if chunk.sequence in self._config.given_up:
-            return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report)
+            return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report, self._layout)
         if exports:
             commit.export_tensors(event, self._config.export_directory, self._report)
-        return commit.encode(chunk.sequence, event, paths, self._report)
+        return commit.encode(chunk.sequence, event, paths, self._report, self._layout)
+
+    def _note(self, further: message.Paths) -> tuple[str, ...]:
+        """The paths of an event's files; those that it needs are remembered."""
+        paths = (self._config.summary_path, *further)
+        self._paths = [one or known for one, known in zip_longest(paths, self._paths, fillvalue="")]
+        return paths
 
     # ------------------------------------------------------------------ events larger than the ring
 
@@ -151,7 +162,7 @@ class Worker:
                 state = self._committer.apply(self._pool.state, [job])
             except OSError as error:
                 self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
-                job = job._replace(failed=True, frames=([], []), streamed=())
+                job = job._replace(failed=True, frames=commit.NO_FRAMES, streamed=())
                 state = self._committer.apply(self._pool.state, [job])
             for _ in arrivals:
                 pass  # what a refused or broken event still has to say
@@ -163,27 +174,21 @@ class Worker:
         def arrive() -> memoryview:
             return next(arrivals)
 
-        bare, lineage_path, parts = message.unpack_head(stream.gather_head(arrive))
-        paths = (self._config.summary_path, lineage_path)
+        bare, further, parts = message.unpack_head(stream.gather_head(arrive))
+        layout, paths = self._layout, self._note(further)
         if sequence in self._config.given_up:
-            return commit.lose(sequence, bare, paths, "workers die of it", self._report)
+            return commit.lose(sequence, bare, paths, "workers die of it", self._report, layout)
         try:
-            exporting = bool(self._config.export_directory)
-            items = [
-                stream.begin_tensor(part)
-                if part.kind == "tensor" and part.length and not exporting
-                else stream.gather(part, arrive)
-                for part in parts
-            ]
-            event = bare._replace(items=items)
-            if exporting:
+            exports = bool(self._config.export_directory)
+            event, copy = stream.begin(bare, parts, arrive, layout, is_whole=exports)
+            if exports:
                 commit.export_tensors(event, self._config.export_directory, self._report)
-            return commit.begin(sequence, event, paths, arrive)
+            return commit.begin(sequence, event, paths, arrive, layout, copy)
         except Exception as error:
             if isinstance(error, stream.Abandoned):
                 raise
             # What it says is missing before it, the next one says again.
-            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", self._report)
+            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", self._report, layout)
 
     def _arrivals(self, head: bytes) -> Iterator[memoryview]:
         """The chunks of a large event, each valid until the next is asked for.
@@ -240,7 +245,7 @@ class Worker:
 
     def _wait_for_room(self, jobs: list[commit.Job]) -> None:
         """Return when it is time to try again."""
-        needed = sum(job.size_bytes(file) for job in jobs for file in commit.FILES)
+        needed = sum(job.total_bytes for job in jobs)
         # What is written in part and cut off again is seen by whoever reads the file meanwhile.
         for _ in range(_RETRIES_WITHOUT_ROOM):
             until = time.monotonic() + _RETRY_SECONDS
@@ -254,7 +259,7 @@ class Worker:
         """The last chance: what is too large for the room that is left is lost, what is smaller is not."""
         for job in jobs:
             event = Event(job.step, 0.0, job.gaps)
-            gap = commit.lose(job.sequence, event, job.paths, "the disk is full", lambda notice: None)
+            gap = commit.lose(job.sequence, event, job.paths, "the disk is full", lambda notice: None, self._layout)
             attempts = [job, gap] if job.events else [job]
             for attempt in attempts:
                 try:
@@ -264,7 +269,7 @@ class Worker:
                     if attempt is job and job.events:
                         self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
             else:
-                state = self._committer.apply(self._pool.state, [job._replace(failed=True, frames=([], []))])
+                state = self._committer.apply(self._pool.state, [job._replace(failed=True, frames=commit.NO_FRAMES)])
             self._publish(state)
 
     def _publish(self, state: State) -> None:

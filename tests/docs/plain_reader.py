@@ -1,6 +1,7 @@
 """A reader of event files in plain Python, written from docs/format.md alone: it imports nothing of the package.
 
-Slow, and short: it shows that the page says enough. `open_run` is the page's last part, `frames` its second.
+Slow, and short: it shows that the page says enough. `open_run` is the page's last part, `plain_frames` its second;
+`plain_tensorboard` reads the other dialect.
 """
 
 from __future__ import annotations
@@ -14,143 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.docs.plain_frames import all_fields, double, fields, frames, integers, signed
+
 _NAME = re.compile(r".*\.out\.events\.(summary|profile)\.(\d+)\.(.*)", re.DOTALL)
-
-
-def crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
-
-
-def _table() -> list[int]:
-    table = []
-    for entry in range(256):
-        for _ in range(8):
-            entry = entry >> 1 ^ (0x82F63B78 if entry & 1 else 0)  # 0x1EDC6F41, reflected
-        table.append(entry)
-    return table
-
-
-_TABLE = _table()
-
-
-def masked(data: bytes) -> int:
-    crc = crc32c(data)
-    return ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
-
-
-# ---------------------------------------------------------------- frames
-
-
-@dataclass
-class Frames:
-    """The payloads of a file, and (offset, bytes) of what is damaged; `torn` is where an unfinished frame begins."""
-
-    payloads: list[bytes] = field(default_factory=list)
-    damage: list[tuple[int, int]] = field(default_factory=list)
-    torn: int | None = None
-
-
-def frames(data: bytes) -> Frames:
-    found, at = Frames(), 0
-    while at < len(data):
-        length = _length(data, at)
-        if length is not None and at + 16 + length <= len(data):
-            payload = data[at + 12 : at + 12 + length]
-            end = at + 16 + length
-            if masked(payload) == struct.unpack_from("<I", data, end - 4)[0]:
-                found.payloads.append(payload)
-            else:
-                is_followed = len(data) - end < 12 or _length(data, end) is not None
-                end = end if is_followed else _search(data, at + 1)
-                found.damage.append((at, end - at))
-            at = end
-            continue
-        end = _search(data, at + 1)
-        if end == len(data) and (len(data) - at < 12 or length is not None):
-            found.torn = at
-        else:
-            found.damage.append((at, end - at))
-        at = end
-    return found
-
-
-def _length(data: bytes, at: int) -> int | None:
-    if at + 12 > len(data):
-        return None
-    length, checksum = struct.unpack_from("<QI", data, at)
-    return int(length) if masked(data[at : at + 8]) == checksum else None
-
-
-def _search(data: bytes, at: int) -> int:
-    for start in range(at, len(data) - 15):
-        length = _length(data, start)
-        if length is not None and start + 16 + length <= len(data):
-            payload = data[start + 12 : start + 12 + length]
-            if masked(payload) == struct.unpack_from("<I", data, start + 12 + length)[0]:
-                return start
-    return len(data)
-
-
-# ---------------------------------------------------------------- protobuf's wire encoding
-
-
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and content of each field: an unsigned integer of a varint, the bytes of any other."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        if key & 7 == 0:
-            value, at = _varint(data, at)
-            yield key >> 3, value
-            continue
-        size = {1: 8, 5: 4}.get(key & 7)
-        if size is None:
-            assert key & 7 == 2
-            size, at = _varint(data, at)
-        assert at + size <= len(data)
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 0x7F) << shift
-        shift += 7
-        at += 1
-        if data[at - 1] < 0x80:
-            return value, at
-
-
-def _signed(value: Any) -> int:
-    return value - 2**64 if value >= 2**63 else int(value)
-
-
-def _double(content: Any) -> float:
-    return float(struct.unpack("<d", content)[0])
-
-
-def _all(data: Any) -> dict[int, Any]:
-    """The last content of each field."""
-    return dict(fields(data))
-
-
-def _integers(data: bytes, number: int) -> list[int]:
-    """A repeated integer, packed or not."""
-    values = []
-    for found, content in fields(data):
-        if found == number and isinstance(content, int):
-            values.append(_signed(content))
-        elif found == number:
-            at = 0
-            while at < len(content):  # type: ignore[arg-type]
-                value, at = _varint(content, at)  # type: ignore[arg-type]
-                values.append(_signed(value))
-    return values
-
 
 # ---------------------------------------------------------------- values
 
@@ -171,9 +38,9 @@ class Tensor:
 
 
 def tensor(data: bytes) -> Tensor:
-    found = _all(data)
+    found = all_fields(data)
     dtype, letter = _DTYPES[found[2]]
-    dims = _integers(data, 1)
+    dims = integers(data, 1)
     if 8 in found:
         values = list(struct.unpack(f"<{len(found[8]) // struct.calcsize(letter)}{letter}", found[8]))
     else:
@@ -195,13 +62,13 @@ class Histogram:
 
 
 def histogram(data: bytes) -> Histogram:
-    found = _all(data)
+    found = all_fields(data)
     buckets = []
     for number, content in fields(data):
         if number == 1:
-            one = _all(content)
-            buckets.append((_double(one[1]), _double(one[2]), one.get(3, 0)))
-    facts = tuple(_double(found[number]) if number in found else None for number in (5, 6, 7))
+            one = all_fields(content)
+            buckets.append((double(one[1]), double(one[2]), one.get(3, 0)))
+    facts = tuple(double(found[number]) if number in found else None for number in (5, 6, 7))
     return Histogram(buckets, found.get(2, 0), (found.get(3, 0), found.get(4, 0)), found.get(8, 0), facts)
 
 
@@ -215,23 +82,27 @@ class Image:
 
 
 def image(data: bytes) -> Image:
-    found = _all(data)
+    found = all_fields(data)
     return Image(found[1], found[2], found[3], found[4], found.get(100, b"").decode())
 
 
+def text(data: bytes) -> Tensor:
+    return Tensor(integers(data, 2), "string", [one.decode() for number, one in fields(data) if number == 1])  # type: ignore[union-attr]
+
+
 def landscape(data: bytes) -> dict[str, Any]:
-    found = _all(data)
+    found = all_fields(data)
     path = found.get(2, b"")
     arrays = {}
     for number, content in fields(data):
         if number == 101:
-            named = _all(content)
+            named = all_fields(content)
             arrays[named[1].decode()] = tensor(named[2])
-    words = _all(found.get(3, b""))
+    words = all_fields(found.get(3, b""))
     return {
         "grid": _point(found[1]),
-        "numbers": _integers(path, 1),
-        "path": _point(_all(path)[2]) if path else [],
+        "numbers": integers(path, 1),
+        "path": _point(all_fields(path)[2]) if path else [],
         "words": (words.get(1, b"").decode(), words.get(2, b"").decode(), words.get(3, 0)),
         "convergence": _point(found[4]) if 4 in found else [],
         "details": json.loads(found.get(100, b"{}")),
@@ -240,17 +111,18 @@ def landscape(data: bytes) -> dict[str, Any]:
 
 
 def _point(data: bytes) -> list[Tensor]:
-    found = _all(data)
+    found = all_fields(data)
     return [tensor(found[number]) for number in (1, 2, 3)]
 
 
 def _value(data: bytes) -> tuple[str, str, Any] | None:
-    found = _all(data)
+    found = all_fields(data)
     tag = found[1].decode()
     if 3 in found:
-        return "scalar", tag, _double(found[100]) if 100 in found else struct.unpack("<f", found[3])[0]
+        return "scalar", tag, double(found[100]) if 100 in found else struct.unpack("<f", found[3])[0]
     for number, kind, read in (
         (4, "image", image), (8, "tensor", tensor), (9, "histogram", histogram), (10, "landscape", landscape),
+        (102, "text", text),
     ):  # fmt: skip
         if number in found:
             return kind, tag, read(found[number])
@@ -262,9 +134,9 @@ def _graph(data: bytes) -> tuple[str, list[tuple[str, str, str]]]:
     nodes = []
     for number, content in fields(data):
         if number == 1:
-            node = _all(content)
+            node = all_fields(content)
             nodes.append(tuple(node.get(place, b"").decode() for place in (2, 3, 4)))
-    return _all(data).get(2, b"").decode(), nodes  # type: ignore[return-value]
+    return all_fields(data).get(2, b"").decode(), nodes  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- runs
@@ -281,8 +153,8 @@ class Event:
 
 
 def event(payload: bytes) -> Event:
-    found = _all(payload)
-    one = Event(_double(found[1]), _signed(found.get(2, 0)), found.get(3, b"").decode())
+    found = all_fields(payload)
+    one = Event(double(found[1]), signed(found.get(2, 0)), found.get(3, b"").decode())
     if 4 in found:
         name, nodes = _graph(found[4])
         one.values.append(("graph", name, nodes))
@@ -290,11 +162,15 @@ def event(payload: bytes) -> Event:
         if number == 1 and (value := _value(content)) is not None:  # type: ignore[arg-type]
             one.values.append(value)
     if 100 in found:
-        one.piece = _all(found[100])
+        one.piece = all_fields(found[100])
     if 101 in found:
-        gap = _all(found[101])
-        one.gap = _signed(gap[1]), _signed(gap.get(2, 0)), _signed(gap.get(3, 0)), gap.get(4, b"").decode()
+        one.gap = gap(found[101])
     return one
+
+
+def gap(data: bytes) -> tuple[int, int, int, str]:
+    found = all_fields(data)
+    return signed(found[1]), signed(found.get(2, 0)), signed(found.get(3, 0)), found.get(4, b"").decode()
 
 
 @dataclass
@@ -317,7 +193,7 @@ def open_run(directory: str) -> Run:
         run.damage += found.damage
         if rest.endswith("_lineage"):
             for payload in found.payloads:
-                run.lineage += [(number, bytes(body)) for number, body in _all(payload).items() if number >= 6]
+                run.lineage += [(number, bytes(body)) for number, body in all_fields(payload).items() if number >= 6]
             continue
         events = [event(payload) for payload in found.payloads]
         if kind == "profile":

@@ -6,6 +6,7 @@ import ast
 import io
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from instrument.codec import lineage as lineage_codec
 from instrument.codec import trace as trace_codec
 from instrument.eventfile import crc
 from instrument.read import traces
-from instrument.values import Event, Gap, Item, LossSurface, Trace
+from instrument.values import Event, Gap, Item, LossSurface, Text, Trace
 from instrument.write import commit
-from tests.docs import plain_reader
+from tests.docs import plain_frames, plain_reader, plain_tensorboard
 from tests.read import build
 
 DTYPES = (
@@ -28,25 +29,28 @@ DTYPES = (
 )  # fmt: skip
 
 
-def test_plain_reader_knows_nothing_of_the_package() -> None:
-    """It imports the standard library only."""
-    tree = ast.parse(Path(plain_reader.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("module", [plain_frames, plain_reader, plain_tensorboard], ids=lambda module: module.__name__)
+def test_plain_reader_knows_nothing_of_the_package(module: ModuleType) -> None:
+    """It imports the standard library, and its own other parts, only."""
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     imported = {
-        name.split(".")[0]
+        name
         for node in ast.walk(tree)
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
     }
+    own = {one for one in imported if one.startswith("tests.docs")}
 
-    assert imported <= sys.stdlib_module_names
+    assert {one.split(".")[0] for one in imported - own} <= sys.stdlib_module_names
+    assert own <= {"tests.docs", "tests.docs.plain_frames"}
 
 
 def test_checksum_of_the_page_is_that_of_the_package(rng: np.random.Generator) -> None:
     """Also the check value that the page names."""
     data = rng.bytes(257)
 
-    assert plain_reader.crc32c(b"123456789") == 0xE3069283
-    assert plain_reader.masked(data) == crc.masked_crc([data])
+    assert plain_frames.crc32c(b"123456789") == 0xE3069283
+    assert plain_frames.masked(data) == crc.masked_crc([data])
 
 
 def _array(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
@@ -131,9 +135,9 @@ def test_graph_lineage_and_landscape_are_read_from_the_pages_words(tmp_path: Pat
     found = plain_reader.open_run(str(tmp_path))
     assert found.points["graph", "main"] == [(1, 1.0, [("add", "Add", "Default")])]
     ((number, body),) = found.lineage
-    info = dict(plain_reader.fields(dict(plain_reader.fields(body))[1]))  # type: ignore[arg-type]
+    info = dict(plain_frames.fields(dict(plain_frames.fields(body))[1]))  # type: ignore[arg-type]
     assert number == 10
-    assert dict(plain_reader.fields(info[5])) == {1: b"rate", 2: np.float64(0.5).tobytes()}  # type: ignore[arg-type]
+    assert dict(plain_frames.fields(info[5])) == {1: b"rate", 2: np.float64(0.5).tobytes()}  # type: ignore[arg-type]
     ((_, _, one),) = found.points["landscape", "plane"]
     np.testing.assert_array_equal(one["grid"][0].values, surface.x)
     np.testing.assert_array_equal(one["grid"][2].values, surface.z.reshape(-1))
@@ -146,6 +150,17 @@ def test_graph_lineage_and_landscape_are_read_from_the_pages_words(tmp_path: Pat
     }  # fmt: skip
 
 
+def test_texts_are_read_from_the_pages_words(tmp_path: Path) -> None:
+    """Of any number of dimensions; one that is alone has none."""
+    several = np.array([["a", "b", "c"], ["ä", "", "e"]], object)
+    alone = np.array("word", object)
+    build.write(tmp_path, [Event(1, 1.0, [Item("text", "t", Text(several)), Item("text", "alone", Text(alone))])])
+
+    found = plain_reader.open_run(str(tmp_path)).points
+    assert found["text", "t"] == [(1, 1.0, plain_reader.Tensor([2, 3], "string", ["a", "b", "c", "ä", "", "e"]))]
+    assert found["text", "alone"] == [(1, 1.0, plain_reader.Tensor([], "string", ["word"]))]
+
+
 def test_lineage_file_begins_as_the_page_says(tmp_path: Path) -> None:
     """The recorder's own file: its payloads are lineage events, a version in front or not."""
     with SummaryRecord(tmp_path, num_process=0) as record:
@@ -153,8 +168,8 @@ def test_lineage_file_begins_as_the_page_says(tmp_path: Path) -> None:
         record.record(1)
 
     (path,) = tmp_path.glob("*_lineage")
-    payloads = plain_reader.frames(path.read_bytes()).payloads
-    assert [sorted(number for number, _ in plain_reader.fields(payload)) for payload in payloads] == [[1, 10]]
+    payloads = plain_frames.frames(path.read_bytes()).payloads
+    assert [sorted(number for number, _ in plain_frames.fields(payload)) for payload in payloads] == [[1, 10]]
 
 
 def test_gaps_and_pieces_of_a_profile_are_read_from_the_pages_words(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -215,7 +230,7 @@ def test_recovery_finds_what_the_package_finds(tmp_path: Path, rng: np.random.Ge
         path = build.write(tmp_path, [])
         path.write_bytes(data)
 
-        found, run = plain_reader.frames(bytes(data)), read(path)
+        found, run = plain_frames.frames(bytes(data)), read(path)
         steps = run.scalars("loss").step.tolist() if "scalar" in run.tags() else []
         events = [plain_reader.event(payload) for payload in found.payloads]
         assert [one.step for one in events if one.values] == steps

@@ -182,7 +182,7 @@ def test_an_interrupt_while_a_large_record_is_encoded(sink_at: OpenSink, dies: b
     wait_until(lambda: ring(sink).tail == ring(sink).head)
     event = Event.of(1, 1.0, (Item("histogram", "h", np.linspace(0.0, 1.0, 1_000_000), "float64"),))
     end = ring(sink).head
-    for view, _ in chunks(message.pack_for_stream(event, "", stream.passes), (256 << 10) // 4):
+    for view, _ in chunks(message.pack_for_stream(event, "", stream.order), (256 << 10) // 4):
         end += 64 + len(view) + -len(view) % 64
     with handler(interrupt), signal_when(lambda: ring(sink).head == end), pytest.raises(KeyboardInterrupt):
         sink.write(event)

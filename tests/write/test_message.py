@@ -237,7 +237,7 @@ def test_a_stream_is_a_head_and_each_items_bytes() -> None:
         Item("tensor", "empty", np.empty((0, 3), np.float16), "float16"),
     ]
     event = Event(7, 8.0, items, {"loss": 9.0})
-    length, head, *buffers = map(bytes, message.pack_for_stream(event, "/run/lineage", stream.passes))
+    length, head, *buffers = map(bytes, message.pack_for_stream(event, "/run/lineage", stream.order))
     assert length == len(head).to_bytes(8, "little")
     exact, single, numbers = (item.payload.tobytes() for item in items[1:4])  # type: ignore[union-attr]
     assert buffers == [b"graph", exact, exact, single, numbers, b"", b""]

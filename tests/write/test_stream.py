@@ -33,7 +33,7 @@ class Arriving:
     """An event on its way in chunks, which stops before chunk number `stop`; each chunk is valid until the next."""
 
     def __init__(self, event: Event, chunk_bytes: int, stop: int | None = None) -> None:
-        buffers = message.pack_for_stream(event, "", stream.passes)
+        buffers = message.pack_for_stream(event, "", stream.order)
         head_chunks = len(chunks(buffers[:2], chunk_bytes))
         self._chunks = [bytes(chunk) for chunk, _ in chunks(buffers, chunk_bytes)]
         self._stop = len(self._chunks)

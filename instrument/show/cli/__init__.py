@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ _VERBS = {
     "compare": "compare the numbers and the hyper-parameters of two runs",
     "lineage": "list runs with their hyper-parameters and metrics, sorted and filtered",
     "export": "write a run into files of another format",
+    "import": "write TensorBoard's event files in MindSpore's dialect",
     "verify": "check every frame and every value of event files",
     "repair": "copy what is whole of damaged event files into new ones",
     "profile": "explain where the time of a training goes",
@@ -64,5 +66,6 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     for verb, summary in _VERBS.items():
         verb_parser = verbs.add_parser(verb, help=summary, description=summary.capitalize() + ".")
         if verb == chosen:
-            import_module(f"instrument.show.cli.{verb}").configure(verb_parser)
+            module = f"{verb}_" if keyword.iskeyword(verb) else verb
+            import_module(f"instrument.show.cli.{module}").configure(verb_parser)
     return parser

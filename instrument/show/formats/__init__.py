@@ -37,6 +37,7 @@ FORMATS = {
     "json": Format("instrument.show.formats.text", "a JSON file for each kind: a list, one point a line"),
     "parquet": Format("instrument.show.formats.parquet", "a Parquet file for each kind (needs pyarrow)"),
     "npy": Format("instrument.show.formats.arrays", "a NumPy file for each tag, and one for each array"),
+    "tensorboard": Format("instrument.show.formats.tensorboard", "TensorBoard's event files", with_lineage=False),
     "png": Format("instrument.show.formats.pictures", "the images, a PNG file each", with_lineage=False),
 }
 

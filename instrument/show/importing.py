@@ -1,0 +1,189 @@
+"""TensorBoard's event files in MindSpore's dialect: each file becomes one of ours, with a twin for hyper-parameters.
+
+Values keep their steps, times and all digits; events are ordered by step. What has no place is counted and told.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, NamedTuple
+
+from instrument.codec import event as codec
+from instrument.codec import gap, lineage, schema, wire
+from instrument.codec.scalar import to_float32
+from instrument.codec.tensorboard_lineage import TRAIN_FIELDS
+from instrument.errors import CorruptMessage, NoSuchRun
+from instrument.eventfile import frame, names
+from instrument.read.event_file import EventFile
+from instrument.read.run import Run, find_runs, read
+from instrument.show.formats import Written
+from instrument.show.formats.folder import Folder
+from instrument.show.formats.in_order import Column, events
+from instrument.values import Event, Item
+
+#: MindInsight shows no histogram with more.
+_SHOWN_BUCKETS = 90
+
+
+class Imported(NamedTuple):
+    """What was written, in words what was not, and the runs that were read."""
+
+    written: list[Written]
+    left_out: list[str]
+    runs: list[Run]
+
+
+def import_runs(path: str, out: str, force: bool = False) -> Imported:
+    """Write what TensorBoard's event files at `path` hold into the folder `out`.
+
+    Args:
+        path: an event file, a run, or a directory with runs at or below it; these keep their places below `out`.
+        out: a folder that is new or empty; with `force` files of the same names are replaced.
+
+    Raises:
+        NoSuchRun: there is no event file of TensorBoard.
+        InstrumentError: the folder is not empty.
+        OSError: a file cannot be read or written.
+    """
+    folder = Folder(out, force)
+    found = Imported([], [], [])
+    for run in find_runs(path) if os.path.isdir(path) else [read(path)]:
+        files = [file for file in run.contents.files if file.name.kind == names.TENSORBOARD]
+        if not files:
+            continue
+        found.runs.append(run)
+        below = os.path.relpath(run.path, path) if os.path.isdir(path) else "."
+        taken: set[str] = set()
+        for file in files:
+            one = _Import(file, folder, [] if below == "." else below.split(os.sep), taken)
+            found.written.extend(one.write())
+            found.left_out.extend(
+                f"{os.path.normpath(os.path.join(below, os.path.basename(file.path)))}: {it}" for it in one.left_out()
+            )
+    if not found.runs:
+        raise NoSuchRun(f"there is no event file of TensorBoard at {path}, or it is a copy of one of ours beside it")
+    return found
+
+
+class _Import:
+    """One file; `taken` are the names that others of its run have."""
+
+    def __init__(self, file: EventFile, folder: Folder, below: list[str], taken: set[str]) -> None:
+        self._file = file
+        self._folder = folder
+        self._below = below
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._damaged: list[str] = []
+        self._renamed = 0
+        self._wide = 0
+        self._lost_hparams = 0
+        self._names = self._free_names(taken)
+
+    def _free_names(self, taken: set[str]) -> tuple[str, str]:
+        name = self._file.name
+        first = self._file.first_wall_time
+        seconds = name.seconds or (int(first) if 0 < first < 2**40 else 0)
+        while (own := names.join("events", seconds, 0, names.SUFFIX, host_name=name.host)) in taken:
+            seconds += 1
+        taken.add(own)
+        return own, names.join("events", seconds, 0, names.LINEAGE_SUFFIX, host_name=name.host)
+
+    def write(self) -> Iterator[Written]:
+        """Write the file and, where there are hyper-parameters, its twin."""
+        columns = [column for key in sorted(self._file.points) if (column := self._column(*key)) is not None]
+        with self._folder.binary(*self._below, self._names[0]) as out:
+            first = self._file.first_wall_time
+            out.writelines(frame.pack(codec.encode_version(first if first < float("inf") else 0.0)))
+            for event in events(columns):
+                _put(out, codec.encode(event))
+            for missing in self._file.gaps:
+                item = Item("gap", "", gap.encode(missing))
+                _put(out, codec.encode(Event(missing.first_step, self._file.last_wall_time, [item])))
+        path = self._folder.join(*self._below, self._names[0])
+        yield from (Written(path, *key, count) for key, count in self._counts.items())
+        hparams: dict[str, Any] = {}
+        for told in self._file.told:
+            hparams.update(told.what if isinstance(told.what, dict) else {})
+        if hparams:
+            yield self._write_lineage(hparams)
+
+    def _column(self, kind: str, tag: str) -> Column | None:
+        columns = self._file.points[kind, tag].columns()
+        name = tag.encode("utf-8", "backslashreplace").decode()
+        self._renamed += name != tag
+
+        def value(index: int) -> Any:
+            raw = columns.raw[index]
+            try:
+                found: Any = float(raw) if kind == "scalar" else raw()
+            except CorruptMessage as error:
+                self._damaged.append(f"{kind} {name!r} at step {columns.step[index]}: {error}")
+                return None
+            self._counts[kind, name] += 1
+            self._wide += kind == "histogram" and found.counts.size > _SHOWN_BUCKETS
+            return found.data if kind == "graph" else found
+
+        return Column(kind, name, columns.step, columns.wall_time, value)
+
+    def _write_lineage(self, hparams: Mapping[str, Any]) -> Written:
+        messages = {"train_lineage": self._train(hparams), "custom_lineage_data": self._custom(hparams)}
+        start = self._file.first_wall_time
+        with self._folder.binary(*self._below, self._names[1]) as out:
+            for kind, data in messages.items():
+                if data:
+                    _put(out, [lineage.encode_event(kind, data, start if start < float("inf") else 0.0)])
+        return Written(self._folder.join(*self._below, self._names[1]), "hparams", "", len(hparams))
+
+    def _train(self, hparams: Mapping[str, Any]) -> bytes:
+        """The hyper-parameters that MindSpore's lineage has fields for."""
+        message = schema.message_class("TrainLineage")()
+        for name, (outer, inner) in TRAIN_FIELDS.items():
+            if name in hparams:
+                _set(getattr(message, outer), inner, hparams[name])
+        data: bytes = message.SerializeToString()
+        return data
+
+    def _custom(self, hparams: Mapping[str, Any]) -> bytes:
+        """All others, and those that the fields do not hold exactly."""
+        known = schema.message_class("TrainLineage")()
+        own: dict[str, Any] = {}
+        for name, value in hparams.items():
+            fits = name in TRAIN_FIELDS and _set(getattr(known, TRAIN_FIELDS[name][0]), TRAIN_FIELDS[name][1], value)
+            if value is None:
+                self._lost_hparams += 1
+            elif not fits:
+                own[name.encode("utf-8", "backslashreplace").decode()] = value
+        return lineage.custom_message(own) if own else b""
+
+    def left_out(self) -> Iterator[str]:
+        """In words what is not there, or not as it was."""
+        for what, count in sorted(self._file.unread.items()):
+            yield f"{count} of {what}: there is no place for them"
+        yield from self._damaged
+        if self._lost_hparams:
+            yield f"{self._lost_hparams} hyper-parameters without a value"
+        if self._renamed:
+            yield f"{self._renamed} tags are not UTF-8: the bytes that are not stand as \\\\udcXX"
+        if self._wide:
+            yield f"{self._wide} histograms have over {_SHOWN_BUCKETS} buckets: MindInsight shows none of them"
+
+
+def _set(message: Any, name: str, value: Any) -> bool:
+    """Set a field where it can hold a value; whether it holds it exactly."""
+    try:
+        if isinstance(value, float) and value.is_integer() and name != "learning_rate":
+            value = int(value)
+        setattr(message, name, value)
+    except (TypeError, ValueError):
+        return False
+    if isinstance(value, float):
+        # A float32 that is written with few digits is meant to be those.
+        return to_float32(value) == value or float(f"{value:.7g}") == value
+    return True
+
+
+def _put(out: IO[bytes], payloads: list[wire.Pieces]) -> None:
+    for payload in payloads:
+        out.writelines(frame.pack(payload))
