@@ -5,6 +5,7 @@ VENV := .venv
 LINT := .venv-lint
 ORACLE := .venv-oracle
 BENCH := .venv-bench
+DOCS := .venv-docs
 DIST := .venv-dist
 PYTHON_VERSIONS := 3.11 3.12 3.10
 PIP_INSTALL := -m pip --disable-pip-version-check --no-input -qq install
@@ -20,7 +21,7 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint test-matrix faults oracle bench bench-read bench-profile dist clean
+.PHONY: help demo test lint docs test-matrix faults oracle bench bench-read bench-profile dist clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
@@ -37,6 +38,10 @@ lint: $(LINT)/installed.stamp ## Check style and types: ruff check, ruff format 
 	@$(LINT)/bin/python -m ruff check
 	@$(LINT)/bin/python -m ruff format --check
 	@$(LINT)/bin/python -m mypy
+
+docs: $(DOCS)/installed.stamp ## Build the documentation into build/site; a warning, or a link to nothing, ends it
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
+	@echo "Open build/site/index.html"
 
 test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROWS="ms2.7.2-np1" for some)
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
@@ -78,7 +83,7 @@ dist: $(DIST)/installed.stamp ## Build the source distribution, and the wheel ou
 	@$(DIST)/bin/python -m twine check --strict dist/*
 
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
-	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) $(DOCS) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	rm -rf *_run examples/*_run pandas_runs demo_landscape rank_* kernel_meta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -100,6 +105,11 @@ $(VENV)/test.stamp: $(VENV)/base.stamp
 $(LINT)/installed.stamp: tools/lint-requirements.txt
 	@$(call make_venv,$(LINT))
 	@$(LINT)/bin/python $(PIP_INSTALL) -r $<
+	@touch $@
+
+$(DOCS)/installed.stamp: tools/docs-requirements.txt
+	@$(call make_venv,$(DOCS))
+	@$(DOCS)/bin/python $(PIP_INSTALL) -r $<
 	@touch $@
 
 $(DIST)/installed.stamp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,19 @@ class Added:
         self._has_staged |= staged is not None
         return self.add(item._replace(payload=np.array(array) if staged is None else staged))
 
-    def take(self) -> tuple[dict[str, float], list[Item]]:
-        """Scalars and other items since the last call; arrays are valid until the next event is written."""
+    def take(self, plugin_filter: Callable[[str], bool] | None = None) -> tuple[dict[str, float], list[Item]]:
+        """Scalars and other items since the last call; arrays are valid until the next event is written.
+
+        Kinds that the filter refuses are dropped.
+        """
         scalars, self.scalars = self.scalars, {}
         items, self._items = self._items, {}
         self._has_staged = False
-        return scalars, list(items.values()) if items else []
+        found = list(items.values()) if items else []
+        if plugin_filter is not None:
+            found = [item for item in found if plugin_filter(item.kind)]
+            scalars = scalars if scalars and plugin_filter("scalar") else {}
+        return scalars, found
 
     def keep(self) -> None:
         """Another event is written first: copy what would not survive that."""

@@ -12,7 +12,7 @@ from instrument.codec import lineage as lineage_codec
 from instrument.codec import schema
 from instrument.collect import lineage
 from instrument.errors import CorruptMessage
-from instrument.values import LINEAGE_KINDS
+from instrument.values import LINEAGE_KINDS, Item
 
 ARRAY_PLUGINS = ("scalar", "image", "tensor", "histogram")
 PLUGINS = (*ARRAY_PLUGINS, "graph", *LINEAGE_KINDS, "landscape")
@@ -50,7 +50,27 @@ def check_network(name: str, network: Any) -> Any:
     return network
 
 
-def graph_bytes(value: Any, name: str) -> bytes:
+def check_mode(mode: Any) -> None:
+    if mode not in ("train", "eval"):
+        raise ValueError(f"mode is {mode!r}; expected 'train' or 'eval'.")
+
+
+def check_filter(plugin_filter: Any) -> None:
+    if plugin_filter is not None and not callable(plugin_filter):
+        raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
+
+
+def message_item(plugin: str, name: str, value: Any, dialect: str) -> Item:
+    """An item of a kind that is a message: a graph, a landscape, or lineage."""
+    if plugin == "graph":
+        return Item(plugin, name, _graph_bytes(value, name))
+    if plugin == "landscape":
+        _check_dialect(plugin, dialect)
+        return Item(plugin, name, _message_bytes(value, "LossLandscape", name))
+    return Item(plugin, name, _lineage_bytes(plugin, value, name))
+
+
+def _graph_bytes(value: Any, name: str) -> bytes:
     data = value.SerializeToString() if hasattr(value, "SerializeToString") else value
     if not isinstance(data, (bytes, bytearray)):
         raise TypeError(f"The graph {name!r} is a {type(value).__name__}; expected the bytes of a ModelProto.")
@@ -62,7 +82,7 @@ def graph_bytes(value: Any, name: str) -> bytes:
         raise ValueError(f"The value of {name!r} is no ModelProto message with a graph: {error}") from error
 
 
-def message_bytes(value: Any, message_name: str, name: str) -> bytes:
+def _message_bytes(value: Any, message_name: str, name: str) -> bytes:
     """The bytes of a protobuf message, from whatever pool its class comes."""
     given = getattr(getattr(value, "DESCRIPTOR", None), "name", type(value).__name__)
     if isinstance(value, (bytes, bytearray)):
@@ -78,13 +98,13 @@ def message_bytes(value: Any, message_name: str, name: str) -> bytes:
     return data
 
 
-def lineage_bytes(plugin: str, value: Any, name: str) -> bytes:
+def _lineage_bytes(plugin: str, value: Any, name: str) -> bytes:
     if plugin == "custom_lineage_data" and isinstance(value, dict):
         return lineage_codec.custom_message(lineage.check_custom(value, name))
-    return message_bytes(value, lineage_codec.MESSAGES[plugin][1], name)
+    return _message_bytes(value, lineage_codec.MESSAGES[plugin][1], name)
 
 
-def check_dialect(plugin: str, dialect: str) -> None:
+def _check_dialect(plugin: str, dialect: str) -> None:
     """Raise `ValueError` for a kind that only MindSpore's files have, where there are none."""
     if dialect == "tensorboard":
         raise ValueError(

@@ -60,6 +60,9 @@ class Complaints:
                 raise RecordingError(message)
             self.say(("large", item.kind, item.tag), "%s", message)
 
+    def of_no_graph(self) -> None:
+        self.say("graph", "The network's graph is not recorded yet: it is not compiled, as in PyNative mode.")
+
     def of_use(self, path: str, is_fork: bool) -> None:
         """Of a recorder that is closed, or another process's."""
         if is_fork:

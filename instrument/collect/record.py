@@ -11,16 +11,15 @@ from types import TracebackType
 from typing import Any
 
 from instrument import forks, framework
-from instrument.collect import beside, checks, complaints, convert, ops
+from instrument.collect import beside, checks, complaints, ops
 from instrument.collect.added import Added
+from instrument.collect.convert import to_scalar
 from instrument.collect.options import RecordOptions
 from instrument.collect.session import Session
 from instrument.errors import RecordingError
 from instrument.values import Event, Item
 from instrument.write.limits import is_too_large
 from instrument.write.sink import Stats
-
-_to_scalar = convert.to_scalar
 
 _MOST_KNOWN_NAMES = 10_000
 
@@ -119,8 +118,7 @@ class SummaryRecord:
         Raises:
             ValueError: another mode.
         """
-        if mode not in ("train", "eval"):
-            raise ValueError(f"mode is {mode!r}; expected 'train' or 'eval'.")
+        checks.check_mode(mode)
         ops.gather()  # what ran so far belongs to the mode that ends here
         self._mode = mode
         self._inbox.is_open = mode == "train"
@@ -147,7 +145,7 @@ class SummaryRecord:
             TypeError: a name that is no text, a value of another type.
         """
         if plugin == "scalar" and type(name) is str and name in self._known_names:
-            number = _to_scalar(value, name)  # the hot path: all else is checked
+            number = to_scalar(value, name)  # the hot path: all else is checked
             with self._lock:  # another thread may record meanwhile
                 scalars = self._added.scalars
                 is_second = name in scalars
@@ -159,13 +157,8 @@ class SummaryRecord:
         checks.check_name(name)
         if plugin in checks.ARRAY_PLUGINS:
             self._add_array(plugin, name, value)
-        elif plugin == "graph":
-            self.add_item(Item("graph", name, checks.graph_bytes(value, name)))
-        elif plugin == "landscape":
-            checks.check_dialect(plugin, self._dialect)
-            self.add_item(Item("landscape", name, checks.message_bytes(value, "LossLandscape", name)))
         else:
-            self.add_item(Item(plugin, name, checks.lineage_bytes(plugin, value, name)))
+            self.add_item(checks.message_item(plugin, name, value, self._dialect))
 
     def record(self, step: int, train_network: Any = None, plugin_filter: Callable[[str], bool] | None = None) -> bool:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
@@ -188,10 +181,9 @@ class SummaryRecord:
             RecordingError: with `raise_exception=True`, what could not be written.
         """
         number = step if type(step) is int and -(2**63) <= step < 2**63 else checks.check_step(step)
-        if train_network is not None:
+        if train_network is not None or plugin_filter is not None:
             checks.check_network("train_network", train_network)
-        if plugin_filter is not None and not callable(plugin_filter):
-            raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
+            checks.check_filter(plugin_filter)
         if self._raises:
             self._raise_error()
         if self._is_fork or self._is_closed:
@@ -215,10 +207,7 @@ class SummaryRecord:
         ops.gather(step)
         if self._inbox:
             self._add_summaries()
-        scalars, items = self._added.take()
-        if plugin_filter is not None:
-            items = [item for item in items if plugin_filter(item.kind)]
-            scalars = scalars if scalars and plugin_filter("scalar") else {}
+        scalars, items = self._added.take(plugin_filter)
         return self._write(Event(step, time.time(), items, scalars))
 
     def flush(self, sync: bool = False) -> None:
@@ -343,8 +332,7 @@ class SummaryRecord:
         if model is None and train_network is not None:
             model = framework.optimized_model_of(train_network)
         if model is None:
-            text = "The network's graph is not recorded yet: it is not compiled, as in PyNative mode."
-            self._complaints.say("graph", text)
+            self._complaints.of_no_graph()
             return
         self._network = None  # once is enough, and the network must not live as long as its recorder
         self.add_value("graph", "train_network", model)

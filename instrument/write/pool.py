@@ -15,7 +15,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from instrument import forks
@@ -235,10 +235,8 @@ class PoolSink:
         self._bound_bytes += upper_bound_bytes(whole or event, self._files.layout)
         if self._bound_bytes <= self._max_file_bytes:
             return True
-        try:
+        with suppress(GaveUp):
             self._measure()
-        except GaveUp:
-            pass
         return not full_files(self._feed.state, event, self._files.layout)[0]
 
     def _measure(self) -> bool:
@@ -320,11 +318,9 @@ class PoolSink:
         feed = self._feed
         feed.forget_staged()
         size_bytes = feed.state.summary_bytes
-        try:
+        with suppress(GaveUp):
             if feed.publish(feed.pack(self._missing.event, ())):
                 feed.give_up(_EXIT_SECONDS)
-        except GaveUp:
-            pass
         feed.take_back()
         self._missing.said(in_file=feed.state.summary_bytes != size_bytes)
 
