@@ -102,13 +102,15 @@ def create(directory: str, prefix: str, seconds: int, device: int, suffix: str, 
         return path
 
 
-def create_tensorboard(directory: str, prefix: str, seconds: int) -> str:
+def create_tensorboard(directory: str, prefix: str, seconds: int, of_scalars: bool) -> str:
     """Create an empty file with the name of one of TensorBoard's that did not exist, and return its path.
+
+    Its number is even for scalars and odd for everything else: tools that take scalars alone can be given their files.
 
     Raises:
         OSError: the directory cannot be written.
     """
-    for number in itertools.count():
+    for number in itertools.count(0 if of_scalars else 1, 2):
         path = os.path.join(directory, f"{prefix}.out.tfevents.{seconds}.{host()}.{os.getpid()}.{number}")
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666))

@@ -12,7 +12,7 @@ from instrument.eventfile.writer import EventFileWriter
 from instrument.values import Event
 from instrument.write import commit
 from instrument.write.commit import Notice
-from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SUMMARY
+from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +143,7 @@ class Files:
             )
         if role == LINEAGE:
             return names.create(target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX)
-        return names.create_tensorboard(target.directory, target.prefix, self.seconds)
+        return names.create_tensorboard(target.directory, target.prefix, self.seconds, of_scalars=role == SCALARS)
 
     def trim(self, state: commit.State) -> None:
         """Cut off what a worker that died left behind what is committed."""

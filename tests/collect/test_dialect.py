@@ -52,6 +52,23 @@ def test_a_recorder_writes_what_it_is_told(tmp_path: Path, dialect: str, process
     assert record.stats.events == 3
 
 
+@pytest.mark.parametrize("dialect", ["tensorboard", "both"])
+def test_files_of_scalars_have_even_numbers(tmp_path: Path, dialect: str) -> None:
+    """Whatever comes first, and with two recorders in one second too: scalars are in `.0` or `.2`, all else is not."""
+    records = [SummaryRecord(tmp_path, num_process=0, dialect=dialect) for _ in range(2)]
+    for step, record in enumerate(records):
+        record.add_value("tensor", "w", np.zeros(3, np.float32))
+        record.record(2 * step)
+        record.add_value("scalar", "loss", 1.0)
+        record.record(2 * step + 1)
+        record.close()
+    files = list(tmp_path.glob("*tfevents*"))
+    for path in files:
+        kinds = {kind for kind, names in read(path).tags().items() if names}
+        assert kinds == ({"scalar"} if int(path.name[-1]) % 2 == 0 else {"tensor"})
+    assert len(files) == 4
+
+
 @pytest.mark.parametrize("dialect", ["mindinsight", "", None, "TensorBoard"])
 def test_another_dialect_is_refused(tmp_path: Path, dialect: Any) -> None:
     """The message says which there are."""
