@@ -4,6 +4,7 @@
 VENV := .venv
 LINT := .venv-lint
 ORACLE := .venv-oracle
+TENSORBOARD := .venv-tensorboard
 BENCH := .venv-bench
 DOCS := .venv-docs
 DIST := .venv-dist
@@ -21,7 +22,7 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint docs test-matrix faults oracle bench bench-read bench-profile dist clean
+.PHONY: help demo test lint docs test-matrix faults oracle tensorboard bench bench-read bench-profile dist clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
@@ -30,8 +31,9 @@ help: ## Print this list
 demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-learn, record and profile it, show what is there
 	@$(VENV)/bin/python examples/lenet5.py
 
-test: lint $(VENV)/test.stamp ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight too
+test: lint $(VENV)/test.stamp ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight and TensorBoard too
 	@$(MAKE) --no-print-directory oracle || echo "Going on without MindInsight: tests that ask it are skipped."
+	@$(MAKE) --no-print-directory tensorboard || echo "Going on without TensorBoard: tests that ask it are skipped."
 	@$(VENV)/bin/python -m pytest --durations=10 $(ARGS)
 
 lint: $(LINT)/installed.stamp ## Check style and types: ruff check, ruff format --check, mypy --strict
@@ -58,6 +60,10 @@ faults: $(VENV)/test.stamp ## Kill trainers and workers 200 times each for some 
 oracle: $(if $(INSTRUMENT_ORACLE_PYTHON),,$(ORACLE)/installed.stamp) ## Install MindInsight 2.3.1, the viewer that must read our files, into .venv-oracle
 	@echo "MindInsight is in $(or $(INSTRUMENT_ORACLE_PYTHON),$(ORACLE)/bin/python)"
 
+# INSTRUMENT_TENSORBOARD_PYTHON works likewise.
+tensorboard: $(if $(INSTRUMENT_TENSORBOARD_PYTHON),,$(TENSORBOARD)/installed.stamp) ## Install TensorBoard 2.21, whose readers must read our files, into .venv-tensorboard
+	@echo "TensorBoard is in $(or $(INSTRUMENT_TENSORBOARD_PYTHON),$(TENSORBOARD)/bin/python)"
+
 # INSTRUMENT_BENCH_PYTHON works likewise. Tables of a run with ARGS are shown, and do not replace those of a whole run.
 bench: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/installed.stamp) ## Measure recording beside its peers for some 12 minutes, and put the tables into benchmarks/README.md (ARGS="--quick")
 	@mkdir -p build
@@ -83,7 +89,7 @@ dist: $(DIST)/installed.stamp ## Build the source distribution, and the wheel ou
 	@$(DIST)/bin/python -m twine check --strict dist/*
 
 clean: ## Remove all that these targets made: environments, caches, builds, recordings
-	rm -rf $(VENV) $(LINT) $(ORACLE) $(BENCH) $(DOCS) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LINT) $(ORACLE) $(TENSORBOARD) $(BENCH) $(DOCS) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	rm -rf *_run examples/*_run pandas_runs demo_landscape rank_* kernel_meta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -123,6 +129,11 @@ $(BENCH)/installed.stamp: benchmarks/requirements.txt
 	@touch $@
 
 # A half-made environment would look to the tests like a whole one.
+$(TENSORBOARD)/installed.stamp: tools/tensorboard-requirements.txt
+	@$(call make_venv,$(TENSORBOARD)) && \
+	$(TENSORBOARD)/bin/python $(PIP_INSTALL) -r $< && touch $@ || \
+	{ rm -rf $(TENSORBOARD); echo "TensorBoard could not be installed: $(TENSORBOARD) is not made." >&2; exit 4; }
+
 $(ORACLE)/installed.stamp: tools/oracle-requirements.txt
 	@python=$$(PYTHON= tools/find-python 3.10 3.11) || \
 	{ echo "MindInsight needs Python 3.10 or 3.11: $(ORACLE) is not made." >&2; exit 3; }; \

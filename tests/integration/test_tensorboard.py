@@ -1,6 +1,6 @@
 """A run in TensorBoard's dialect, live and exported, as TensorBoard 2.21's own readers and pages see it.
 
-They are asked in the environment of the benchmarks: its event accumulator, its web application's readers in Python and
+They are asked in an environment of their own: its event accumulator, its web application's readers in Python and
 in Rust, and its pages for hyper-parameters and graphs.
 """
 
@@ -25,7 +25,7 @@ from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 from tests.integration.conftest import ROOT, SCRIPTS
 
-PYTHON = Path(os.environ.get("INSTRUMENT_BENCH_PYTHON") or ROOT / ".venv-bench" / "bin" / "python")
+PYTHON = Path(os.environ.get("INSTRUMENT_TENSORBOARD_PYTHON") or ROOT / ".venv-tensorboard" / "bin" / "python")
 READER = ROOT.parent / "shared" / "oracle" / "tensorboard_read.py"
 
 pytestmark = [
