@@ -6,7 +6,8 @@ compared with its neighbour only.
 
 Even so, on two cores a step takes half as long again for seconds, and then does not. So within one more training the
 collector is told of ten steps, and not of the next ten, and so on: neighbours are half a second apart then, and there
-are many. What a recorder does in the second half as well, this does not see; MindSpore's keeps a core busy always.
+are many. What a recorder does in the second half as well, this does not see: MindSpore's, which keeps a core busy
+always, is not measured so.
 """
 
 from __future__ import annotations
@@ -53,15 +54,15 @@ def measure(writer: writers.Writer, folder: str, steps: int, every: int) -> dict
             without.append(_train(model, steps, None))
     typical_ms = [(_typical_ms(one), _typical_ms(other)) for one, other in zip(without, collected, strict=True)]
     hooks_ms = np.concatenate([training.hooks_ms[1:] for training in collected])
-    middle, low, high = _in_blocks(model, writer, os.path.join(folder, "blocks"), every, blocks=steps // 2)
+    in_blocks: dict[str, float] = {}
+    if isinstance(writer, writers.Ours):
+        in_blocks = _in_blocks(model, writer, os.path.join(folder, "blocks"), every, blocks=steps // 2)
     wall_s = [sum(training.wall_s for training in kind) / len(kind) for kind in (without, collected)]
     return {
         "step_ms_without": statistics.median(before for before, _ in typical_ms),
         "step_ms": statistics.median(after for _, after in typical_ms),
         "slowdown_percent": 100 * (statistics.median(after / before for before, after in typical_ms) - 1),
-        "blocks_percent": middle,
-        "blocks_percent_low": low,
-        "blocks_percent_high": high,
+        **in_blocks,
         "hook_ms": float(hooks_ms.mean()),
         "helper_cpu_ms": 1e3 * sum(training.helpers_cpu_s for training in collected) / (steps * len(collected)),
         "wall_s_without": wall_s[0],
@@ -70,7 +71,7 @@ def measure(writer: writers.Writer, folder: str, steps: int, every: int) -> dict
     }
 
 
-def _in_blocks(model: Any, writer: writers.Writer, folder: str, every: int, blocks: int) -> tuple[float, float, float]:
+def _in_blocks(model: Any, writer: writers.Writer, folder: str, every: int, blocks: int) -> dict[str, float]:
     """By how many percent the steps of which the collector is told take longer than those before and after them: the
     Hodges-Lehmann estimate, and the ends of its 95 % interval."""
     collector = writer.collector(folder, every)
@@ -84,7 +85,11 @@ def _in_blocks(model: Any, writer: writers.Writer, folder: str, every: int, bloc
     count = min(len(told), len(after))
     ratios = told[:count] / (0.5 * (before[:count] + after[:count]))
     middle, low, high = interval(ratios[1:])  # its worker starts in the first block
-    return 100 * (middle - 1), 100 * (low - 1), 100 * (high - 1)
+    return {
+        "blocks_percent": 100 * (middle - 1),
+        "blocks_percent_low": 100 * (low - 1),
+        "blocks_percent_high": 100 * (high - 1),
+    }
 
 
 def _in_turn(collector: Any, period: int) -> Any:
