@@ -71,8 +71,8 @@ def _on_killed(path: str) -> str:
     if not names:
         return ""
     return (
-        f" {names[-1]} is of a window that was not closed: the training was killed inside of it, and MindSpore keeps "
-        "in memory what it records until then."
+        f" {names[-1]} is of a window that was not closed: the training is still in it or was killed there, and until "
+        "a window is closed MindSpore keeps in memory what it records."
     )
 
 

@@ -240,7 +240,7 @@ def _unit(
     It is that of its family; for a part of a whole its own, where the family's could not tell all of its values.
     """
     family = _family(name, columns)
-    whole, own = _range(columns[family]), _range(columns[name])
+    whole, own = _range(family, columns), _range(name, columns)
     is_part = family != name and not name.startswith(_EXTREMES)
     ranges = ((own[0] or whole[0], whole[1]), own) if is_part else (whole,)
     found = (
@@ -253,13 +253,10 @@ def _unit(
 
 
 def _family(name: str, columns: Mapping[str, NDArray[Any]]) -> str:
-    """The column whose size says in which unit this one is shown: least and most as the mean, a part as the whole, the
-    new one as the base."""
+    """The column whose size says in which unit this one is shown: least and most as the mean, a part as the whole."""
     first, _, rest = name.partition("_")
     if first in _EXTREMES:
         found = f"mean_{rest}"
-    elif first == "new":
-        found = f"base_{rest}"
     elif name == "difference_ns":
         found = next((one for one in _COMPARED if one in columns), name)
     else:
@@ -267,9 +264,11 @@ def _family(name: str, columns: Mapping[str, NDArray[Any]]) -> str:
     return found if found in columns else name
 
 
-def _range(column: NDArray[Any]) -> tuple[float, float]:
-    """The least and the most that is not 0."""
-    known = [abs(value) for value in _values(column) if value and math.isfinite(value)]
+def _range(name: str, columns: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
+    """The least and the most that is not 0; of the base and the new one together, as the eye compares them."""
+    first, _, rest = name.partition("_")
+    both = [one for one in (f"base_{rest}", f"new_{rest}") if one in columns] if first in ("base", "new") else [name]
+    known = [abs(value) for one in both for value in _values(columns[one]) if value and math.isfinite(value)]
     return min(known, default=0), max(known, default=0)
 
 

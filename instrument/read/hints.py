@@ -22,7 +22,7 @@ def no_event_file(directory: str) -> str:
         return f"{directory} holds no event file itself; runs below it: {listed(below)}; open one of them"
     notes = f" ({'; '.join(found.notes)})" if found.notes else ""
     return (
-        f"no event file in {directory}, nor in the {found.scanned - 1} folders below it{notes}; "
+        f"no event file at or below {directory}, folders searched: {found.scanned}{notes}; "
         "give the summary_dir or log_dir of a run"
     )
 

@@ -49,7 +49,7 @@ def files_at(path: str) -> tuple[list[str], list[str]]:
     found = folders.find(path)
     files = [file for inside in found.folders.values() for file in inside]
     if not files:
-        raise NoSuchRun(f"no event file in {path}, nor in the {found.scanned - 1} folders below it")
+        raise NoSuchRun(f"no event file at or below {path}, folders searched: {found.scanned}")
     return files, found.notes
 
 

@@ -49,9 +49,11 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
     """
     folder = Folder(out, force)
     found = Imported([], [], [])
+    has_ours = False
     for run in find_runs(path) if os.path.isdir(path) else [read(path)]:
         files = [file for file in run.contents.files if file.name.kind == names.TENSORBOARD]
         if not files:
+            has_ours = True
             continue
         found.runs.append(run)
         below = os.path.relpath(run.path, path) if os.path.isdir(path) else "."
@@ -63,7 +65,9 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
                 f"{os.path.normpath(os.path.join(below, os.path.basename(file.path)))}: {it}" for it in one.left_out()
             )
     if not found.runs:
-        raise NoSuchRun(f"there is no event file of TensorBoard at {path}, or it is a copy of one of ours beside it")
+        if has_ours:
+            raise NoSuchRun(f"what is at {path} is in MindSpore's dialect already, and is read without an import")
+        raise NoSuchRun(f"there is no event file of TensorBoard at {path}")
     return found
 
 

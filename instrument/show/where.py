@@ -10,6 +10,7 @@ A value that a run lacks makes each comparison with it false, and so does one of
 from __future__ import annotations
 
 import ast
+import difflib
 import math
 import operator
 import re
@@ -19,6 +20,7 @@ from typing import Any
 #: Sections of a lineage, in the order in which a name is looked for.
 _ORDER = ("run", "path", "train", "eval", "custom", "dataset")
 _LONGEST = 2000
+_COMPARED_CHARACTERS = 200
 _OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -55,8 +57,17 @@ def resolve(name: str, columns: Iterable[str]) -> str:
         return name
     ends = [column for column in known if column.endswith(f".{name}")]
     if not ends:
-        raise WrongExpression(f"no run has {name!r}; there are: {', '.join(sorted(known))}")
+        raise WrongExpression(f"no run has {name!r}{_nearest(name, known)}; there are: {', '.join(sorted(known))}")
     return min(ends, key=lambda column: (_section(column), column.count("."), column))
+
+
+def _nearest(name: str, columns: list[str]) -> str:
+    """The column, or end of one, that comes nearest, in a form to be put behind `name`; empty where none is near."""
+    ends = {column.split(".", at)[-1] for column in columns for at in range(column.count(".") + 1)}
+    # Comparing takes the square of the length.
+    short = sorted(end for end in ends if len(end) <= _COMPARED_CHARACTERS)
+    near = difflib.get_close_matches(name[:_COMPARED_CHARACTERS], short, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _section(column: str) -> int:

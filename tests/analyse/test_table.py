@@ -87,6 +87,16 @@ def test_differences_share_the_unit_of_the_base() -> None:
     ]
 
 
+def test_what_is_compared_has_one_unit() -> None:
+    """One that can tell the least of both."""
+    found = Table("t", {"base_mean_ns": [10_000_000, 3_000], "new_mean_ns": [20_000_000, 900]})
+    assert str(found).splitlines() == [
+        "base_mean_us  new_mean_us",
+        "   10000.000    20000.000",
+        "       3.000        0.900",
+    ]
+
+
 def test_parts_share_the_unit_of_the_whole() -> None:
     """Unless they could not be told in it."""
     found = Table("t", {"total_ns": [40_000_000], "tail_ns": [600_000], "idle_ns": [5]})

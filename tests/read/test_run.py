@@ -421,7 +421,7 @@ def test_a_path_without_a_run_says_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(NoSuchRun) as error:
         read(empty)
     assert str(error.value) == (
-        f"no event file in {empty}, nor in the 1 folders below it; give the summary_dir or log_dir of a run"
+        f"no event file at or below {empty}, folders searched: 2; give the summary_dir or log_dir of a run"
     )
     with pytest.raises(NoSuchRun) as error:
         read_run(tmp_path / "parent")

@@ -82,6 +82,12 @@ def run(tmp_path: Path) -> Path:
     return directory
 
 
+def test_help_of_a_verb_keeps_its_capitals(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of products are no words like others."""
+    assert main(["import", "--help"]) == 0
+    assert "Write TensorBoard's event files in MindSpore's dialect." in capsys.readouterr().out
+
+
 def test_version_and_help() -> None:
     """Both answer with 0 and load neither NumPy nor the reader."""
     assert call("--version").stdout == f"instrument {instrument.__version__}\n"
@@ -409,7 +415,7 @@ def test_show_of_other_paths(run: Path, capsys: pytest.CaptureFixture[str]) -> N
         f"instrument: {run.parent} holds no event file itself; runs below it: 'lenet'; open one of them\n"
     )
     assert main(["show", str(run.parent / "void")]) == 1
-    assert capsys.readouterr().err.startswith(f"instrument: no event file in {run.parent / 'void'}")
+    assert capsys.readouterr().err.startswith(f"instrument: no event file at or below {run.parent / 'void'}")
     assert main(["show", str(run), "--tag", "los"]) == 1
     assert capsys.readouterr().err == "instrument: run 'lenet' has no tag 'los'; the nearest is 'loss'\n"
 

@@ -109,11 +109,12 @@ def test_filtering(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("option", ["--where", "--sort", "--columns"])
 def test_an_unknown_name_is_2(tree: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
-    """And says which there are."""
+    """And says which comes nearest, and which there are."""
     assert main(["lineage", "runs", option, "acuracy"]) == 2
     assert capsys.readouterr() == (
         "",
-        "instrument lineage: no run has 'acuracy'; there are: custom.seed, eval.metric.accuracy, path, run, "
+        "instrument lineage: no run has 'acuracy' (did you mean 'accuracy'?); there are: custom.seed, "
+        "eval.metric.accuracy, path, run, "
         "train.algorithm.loss, train.hyper_parameters.batch_size, train.hyper_parameters.learning_rate, "
         "train.hyper_parameters.optimizer\n",
     )

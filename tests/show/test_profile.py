@@ -211,11 +211,11 @@ def test_nothing_to_open(tmp_path: Path, run: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_window_that_was_never_closed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A training that was killed inside of it leaves its empty directory."""
+    """Its empty directory is all that a training leaves that is killed there, and all there is while it goes on."""
     (tmp_path / "profile_raw_20260101_000000_0_0").mkdir()
     code, error = refused(capsys, tmp_path)
     assert code == 1
-    assert "profile_raw_20260101_000000_0_0 is of a window that was not closed: the training was killed" in error
+    assert "profile_raw_20260101_000000_0_0 is of a window that was not closed: the training is still in it" in error
 
 
 @pytest.mark.parametrize("words", [("--steps",), ("--ops", "--csv"), ("--memory", "--data")])

@@ -13,6 +13,7 @@ import pytest
 
 from instrument.show import compare
 from instrument.show.cli import main
+from instrument.values import Event
 from tests.read.build import steps, write
 from tests.show.runs import EVIL, START, three, training
 
@@ -145,6 +146,17 @@ def test_what_is_missing_is_told(tree: Path, capsys: pytest.CaptureFixture[str])
     path.write_bytes(path.read_bytes() + b"\x01")
     assert main(["scalars", "runs/plain"]) == 0
     assert capsys.readouterr().err == ("instrument: runs/plain: 1 unfinished end; `instrument show` has the details\n")
+
+
+def test_points_that_a_later_start_replaced_are_told(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are not shown, and how many they are stands on stderr, once a run, with the way to them."""
+    path = training(tree / "twice", [4.0, 2.0, 1.0])
+    write(path, [Event(1, START + 60, (), {"loss/auto": 3.0})], seconds=int(START) + 50)
+    assert main(["scalars", "runs/twice"]) == 0
+    assert capsys.readouterr().err == (
+        "instrument: runs/twice: a later start in this directory replaced 3 points; "
+        "`instrument show RUN --tag TAG --superseded` has them\n"
+    )
 
 
 @pytest.mark.parametrize("tag", EVIL)

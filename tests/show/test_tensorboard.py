@@ -245,6 +245,9 @@ def test_a_copy_of_ours_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFi
     (copy,) = (tmp_path / "there").iterdir()
     copy.rename(tmp_path / "run" / copy.name)
     assert main(["import", str(tmp_path / "run"), "-o", str(tmp_path / "out")]) == 1
-    assert "there is no event file of TensorBoard" in capsys.readouterr().err
+    assert "run is in MindSpore's dialect already" in capsys.readouterr().err
+    (tmp_path / "void").mkdir()
+    assert main(["import", str(tmp_path / "void"), "-o", str(tmp_path / "out")]) == 1
+    assert f"there is no event file of TensorBoard at {tmp_path / 'void'}" in capsys.readouterr().err
     assert main(["import", str(GOLDEN / "torch"), "-o", str(tmp_path / "run")]) == 1
     assert "is not empty" in capsys.readouterr().err

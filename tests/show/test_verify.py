@@ -66,7 +66,9 @@ def test_repair_writes_new_files(damaged: Path, tmp_path: Path, capsys: pytest.C
     tree, out = damaged.parents[1], tmp_path / "out"
     before = damaged.read_bytes()
     assert main(["repair", str(tree), "-o", str(out)]) == 0
-    assert "wrote 10 frames into 2 files" in capsys.readouterr().err
+    text, err = capsys.readouterr()
+    assert "wrote 10 frames into 2 files" in err
+    assert "  FRAMES WRITTEN  " in text.splitlines()[0]
     assert main(["verify", str(out)]) == 0
     assert (out / "bad" / damaged.name).stat().st_size < len(before)
     assert main(["repair", str(tree), "-o", str(out)]) == 1

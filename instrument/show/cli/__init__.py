@@ -64,7 +64,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     chosen = next((word for word in words if not word.startswith("-")), None)
     for verb, summary in _VERBS.items():
-        verb_parser = verbs.add_parser(verb, help=summary, description=summary.capitalize() + ".")
+        verb_parser = verbs.add_parser(verb, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if verb == chosen:
             module = f"{verb}_" if keyword.iskeyword(verb) else verb
             import_module(f"instrument.show.cli.{module}").configure(verb_parser)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 
 from instrument.findings import NOTE, Finding
@@ -23,7 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    report = examine(arguments.directory or tempfile.gettempdir())
+    directory = arguments.directory or tempfile.gettempdir()
+    if not os.path.isdir(directory):
+        raise NotADirectoryError(f"{directory} is no directory; doctor writes into one that is there")
+    report = examine(directory)
     if arguments.json:
         forms.print_json(report.to_dict())
     elif arguments.csv:

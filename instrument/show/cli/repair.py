@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path, target in zip(files, targets, strict=True):
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         reports.append(verify.repair(path, target))
-    show(reports, arguments)
+    show(reports, arguments, counted="frames_written")
     frames = sum(report.values for report in reports)
     print(f"instrument: wrote {frames} frames into {len(reports)} files at {arguments.out}", file=sys.stderr)
     return 0

@@ -74,9 +74,17 @@ def _series(arguments: argparse.Namespace) -> Iterator[_Series]:
             tell(f"{found.path}: no scalars")
         elif not tags:
             tell(str(NoSuchRun(no_match(found, arguments.tag, known))))
+        superseded = 0
         for tag in tags:
-            for points in found.scalars(tag).by_writer().values():
+            standing = found.scalars(tag)
+            superseded += len(found.scalars(tag, superseded=True)) - len(standing)
+            for points in standing.by_writer().values():
                 yield _Series(found, points, arguments.last)
+        if superseded:
+            tell(
+                f"{found.path}: a later start in this directory replaced {superseded} points; "
+                "`instrument show RUN --tag TAG --superseded` has them"
+            )
 
 
 def _points(series: _Series) -> Iterator[tuple[Any, ...]]:

@@ -13,8 +13,6 @@ from instrument.show import forms
 from instrument.show.runs import tell
 from instrument.show.tables import escape, name, table
 
-_COLUMNS = ("path", "bytes", "frames", "values", "damaged_places", "damaged_bytes", "unfinished_end")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="an event file, a run, or a directory with runs below it")
@@ -36,15 +34,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if len(reports) == len(files) and all(report.is_whole for report in reports) else 1
 
 
-def show(reports: Iterable[Report], arguments: argparse.Namespace) -> None:
-    """Print reports in the form that was asked for."""
-    rows = [(_row(report), report) for report in reports]
+def show(reports: Iterable[Report], arguments: argparse.Namespace, counted: str = "values") -> None:
+    """Print reports in the form that was asked for; `counted` is what their `values` are."""
+    rows = [(_row(report, counted), report) for report in reports]
     if arguments.json:
         forms.print_json([row | {"damage": [asdict(one) for one in report.damage]} for row, report in rows])
     elif arguments.csv:
-        forms.print_records((row for row, _ in rows), _COLUMNS)
+        forms.print_records((row for row, _ in rows), _columns(counted))
     else:
-        print(table([key.replace("_", " ").upper() for key in _COLUMNS], [_cells(row) for row, _ in rows]))
+        heads = [key.replace("_", " ").upper() for key in _columns(counted)]
+        print(table(heads, [_cells(row) for row, _ in rows]))
         for _, report in rows:
             for one in report.damage:
                 print(f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}")
@@ -52,13 +51,17 @@ def show(reports: Iterable[Report], arguments: argparse.Namespace) -> None:
         print(f"{len(rows)} file{'s' * (len(rows) != 1)}, {len(rows) - whole} damaged")
 
 
-def _row(report: Report) -> dict[str, Any]:
+def _columns(counted: str) -> tuple[str, ...]:
+    return "path", "bytes", "frames", counted, "damaged_places", "damaged_bytes", "unfinished_end"
+
+
+def _row(report: Report, counted: str) -> dict[str, Any]:
     torn = sum(one.torn for one in report.damage)
     return {
         "path": report.path,
         "bytes": report.size_bytes,
         "frames": report.frames,
-        "values": report.values,
+        counted: report.values,
         "damaged_places": len(report.damage) - torn,
         "damaged_bytes": sum(one.bytes_skipped for one in report.damage),
         "unfinished_end": bool(torn),
@@ -67,4 +70,4 @@ def _row(report: Report) -> dict[str, Any]:
 
 def _cells(row: dict[str, Any]) -> list[Any]:
     shown = row | {"path": name(row["path"]), "unfinished_end": "yes" if row["unfinished_end"] else ""}
-    return [shown[column] for column in _COLUMNS]
+    return list(shown.values())
