@@ -286,12 +286,10 @@ def _superseded(
     """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
     part, step = parts[position], columns[position].step
     mask = np.zeros(len(step), np.bool_)
-    if is_sampled:
-        pass
-    elif (step[1:] >= step[:-1]).all():
+    if not is_sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
-    else:
-        mask = np.ones(len(step), np.bool_)
+    elif not is_sampled:
+        mask[:] = True
         _, last_from_behind = np.unique(step[::-1], return_index=True)
         mask[len(step) - 1 - last_from_behind] = False
     for later, later_columns in zip(parts[position + 1 :], columns[position + 1 :], strict=True):

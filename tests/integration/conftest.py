@@ -73,9 +73,18 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 
 def _run(directory: Path, name: str, arguments: tuple[str, ...]) -> Ran:
+    ran = run_script(directory, SCRIPTS / f"{name}.py", *arguments, str(directory), GLOG_v="3")
+    _wait_for_workers(directory)
+    return ran
+
+
+def run_script(
+    directory: Path, script: Path, *arguments: str, timeout_seconds: float = TIMEOUT_SECONDS, **environment: str
+) -> Ran:
+    """Run a script in a directory; it and all that it started are ended after a while."""
     process = subprocess.Popen(
-        [sys.executable, str(SCRIPTS / f"{name}.py"), *arguments, str(directory)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
+        [sys.executable, str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -84,12 +93,11 @@ def _run(directory: Path, name: str, arguments: tuple[str, ...]) -> Ran:
         start_new_session=True,
     )
     try:
-        stdout, stderr = process.communicate(timeout=TIMEOUT_SECONDS)
+        stdout, stderr = process.communicate(timeout=timeout_seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise
-    _wait_for_workers(directory)
     return Ran(directory, stdout, stderr, process.returncode)
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +12,7 @@ import numpy as np
 import pytest
 
 from instrument import Run, profile, read
+from tests.integration.conftest import run_script
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -25,25 +22,10 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, rea
 
 
 def printed(directory: Path, script: Path, *arguments: str) -> str:
-    """What a script prints; it and all that it started are ended after a while."""
-    process = subprocess.Popen(
-        [sys.executable, str(script), *arguments],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        stdout, stderr = process.communicate(timeout=TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    assert process.returncode == 0, stdout[-2000:] + stderr[-4000:]
-    return stdout
+    """What a script that succeeds prints."""
+    ran = run_script(directory, script, *arguments, timeout_seconds=TIMEOUT_SECONDS)
+    assert ran.status == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
+    return ran.stdout
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])

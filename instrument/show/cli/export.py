@@ -8,9 +8,7 @@ from instrument.read.run import read
 from instrument.show import forms
 from instrument.show.formats import FORMATS, export
 from instrument.show.runs import tell, tell_losses
-from instrument.show.tables import escape, name, table
-
-_COLUMNS = ("path", "kind", "tag", "points")
+from instrument.show.written import print_written
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,16 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     found = read(arguments.run)
     written, left_out = export(found, arguments.to, arguments.out, arguments.tag, arguments.superseded, arguments.force)
-    if arguments.json:
-        forms.print_json({"written": [one._asdict() for one in written], "left_out": left_out})
-    elif arguments.csv:
-        forms.print_csv(_COLUMNS, written)
-    else:
-        rows = [(one.kind, name(one.tag), one.points, escape(one.path)) for one in written]
-        has_tags = any(one.tag for one in written)
-        heads = ["KIND", "TAG", "POINTS", "FILE"]
-        columns = [index for index, head in enumerate(heads) if has_tags or head != "TAG"]
-        print(table([heads[index] for index in columns], [[row[index] for index in columns] for row in rows]))
+    print_written(arguments, written, left_out, has_tags=any(one.tag for one in written))
     for reason in left_out:
         tell(f"not exported: {reason}")
     tell_losses(found)

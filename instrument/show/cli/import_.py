@@ -9,9 +9,7 @@ from instrument.errors import InstrumentError
 from instrument.show import forms
 from instrument.show.importing import import_runs
 from instrument.show.runs import tell, tell_losses
-from instrument.show.tables import escape, name, table
-
-_COLUMNS = ("path", "kind", "tag", "points")
+from instrument.show.written import print_written
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,13 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = [import_runs(path, out, arguments.force) for path, out in zip(arguments.path, outs, strict=True)]
     written = [one for part in found for one in part.written]
     left_out = [one for part in found for one in part.left_out]
-    if arguments.json:
-        forms.print_json({"written": [one._asdict() for one in written], "left_out": left_out})
-    elif arguments.csv:
-        forms.print_csv(_COLUMNS, written)
-    else:
-        rows = [(one.kind, name(one.tag), one.points, escape(one.path)) for one in written]
-        print(table(["KIND", "TAG", "POINTS", "FILE"], rows))
+    print_written(arguments, written, left_out)
     for reason in left_out:
         tell(f"not imported: {reason}")
     for one in (run for part in found for run in part.runs):
