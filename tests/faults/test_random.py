@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.faults import campaign
+from tests.faults import campaign, oracle
 from tests.faults.campaign import Tally
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals and /proc are Linux's here")
@@ -39,6 +39,7 @@ def tallies() -> Iterator[list[Tally]]:
     yield found
     if path := os.environ.get("INSTRUMENT_TEST_TALLIES"):
         Path(path).write_text(json.dumps([tally.as_table() for tally in found], indent=2) + "\n")
+    oracle.dismiss()
 
 
 Settle = Callable[[Tally], None]
