@@ -1,7 +1,7 @@
 """Kills at random moments: what was taken is in the file exactly once and in order, and nobody waits long.
 
-`make faults` runs the same with many more kills (`INSTRUMENT_TEST_KILLS`), and shows what was counted. Each trainer draws
-a dialect; `INSTRUMENT_TEST_DIALECTS=both` has all of them record in that one.
+`make faults` runs the same with many more kills (`INSTRUMENT_TEST_KILLS`), and shows what was counted. Each trainer
+draws a dialect; `INSTRUMENT_TEST_DIALECTS=both` has all of them record in that one.
 """
 
 from __future__ import annotations
