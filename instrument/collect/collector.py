@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from contextlib import nullcontext
 from typing import Any
 
 from mindspore.train.callback import Callback
@@ -17,6 +18,7 @@ from instrument.collect.options import RecordOptions, Specified, check_bool, che
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
 from instrument.values import Item
+from instrument.write import earlier
 from instrument.write.sink import Stats
 
 log = logging.getLogger("instrument")
@@ -209,7 +211,8 @@ class SummaryCollector(Callback):
     def on_eval_begin(self, run_context: Any) -> None:
         if not self._is_training:  # `model.eval` on its own
             _check_callbacks(run_context.original_args())
-            self._open()
+            with earlier.continuing() if self._stats is not None else nullcontext():  # of the training before it
+                self._open()
         if self._record is not None:
             self._record.set_mode("eval")
 
