@@ -9,11 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-try:
-    import fcntl
-except ImportError:  # Windows has none
-    fcntl = None  # type: ignore[assignment]
-
 #: Pieces below this size are joined before the system call: copying them costs less than handing them over singly.
 _JOIN_BELOW_BYTES = 64 * 1024
 _MAX_PIECES = 512
@@ -116,13 +111,13 @@ def _lock(fd: int, is_shared: bool) -> bool:
 
     Nobody ever waits for it: those of writers only tell that there is one.
     """
-    if fcntl is None:
-        return True
     try:
+        import fcntl
+
         fcntl.flock(fd, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except (ImportError, OSError):  # Windows, or a file system without locks
         pass
     return True
 
