@@ -49,7 +49,7 @@ test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROW
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
 
 # What `make test` leaves out because it takes long. Tests that need what is not installed say so and are skipped.
-test-slow: $(VENV)/test.stamp $(DOCS)/installed.stamp ## Run all tests that take long, some 15 minutes (ARGS="tests/read" for some)
+test-slow: $(VENV)/test.stamp $(DOCS)/installed.stamp ## Run all tests that take long (ARGS="tests/read" for some)
 	@$(VENV)/bin/python $(PIP_INSTALL) viztracer
 	@$(VENV)/bin/python -m pytest -m slow --durations=10 $(ARGS)
 
