@@ -40,7 +40,8 @@ class SummaryCollector(Callback):
     training.
 
     Args:
-        summary_dir: the directory for the files of this run; made where it is missing.
+        summary_dir: the directory for the files of this run; made where it is missing. A run that is there already is
+            continued, which one warning says.
         collect_freq: collect every so many steps, and at the first one. In sink mode, whose hooks come once in many
             steps, a hook collects when a multiple lies between it and the one before; there the last one always does.
         num_process: worker processes that write; 0 writes in this process. Default: half of the cores, at most 4.

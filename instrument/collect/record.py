@@ -37,10 +37,11 @@ class SummaryRecord:
     open at once, on one directory too.
 
     Args:
-        log_dir: the directory for the event files; made where it is missing (mode 0777 less the umask).
+        log_dir: the directory for the event files, made where it is missing (mode 0777 less the umask). A run that is
+            there already is continued, which one warning says.
         file_prefix: what the file's name begins with; letters, digits and the characters . _ -
         file_suffix: what the file's name ends with. Readers know `_MS`.
-        num_process: worker processes; 0 writes in this process. Default: half of the cores, at least 1, at most 4.
+        num_process: worker processes; 0 writes in this process. Default: half of the cores, from 1 to 4.
         network: a compiled network (`nn.Cell`) whose graph is recorded once, with the first `record`.
         max_file_size: no file grows beyond so many bytes: when the next event does not fit, one warning says so, and
             `record` answers False from then on.
@@ -208,8 +209,9 @@ class SummaryRecord:
         if self._network is not None:
             self._add_graph(train_network)
         ops.gather(step)
-        if self._inbox:
-            self._add_summaries()
+        for item in self._inbox.take() if self._inbox else ():
+            if self._mode == "train":
+                self.add_item(item)
         scalars, items = self._added.take(plugin_filter)
         return self._write(Event(step, time.time(), items, scalars))
 
@@ -339,11 +341,6 @@ class SummaryRecord:
             return
         self._network = None  # once is enough, and the network must not live as long as its recorder
         self.add_value("graph", "train_network", model)
-
-    def _add_summaries(self) -> None:
-        for item in self._inbox.take():
-            if self._mode == "train":
-                self.add_item(item)
 
     def _raise_error(self) -> None:
         error = self._sink.take_error() if self._raises else None
