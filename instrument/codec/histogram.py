@@ -43,7 +43,7 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
     if flat.dtype == np.float32 and flat.size >= _BLOCK_VALUES and (facts := _facts(flat)) is not None:
         low, high, total = facts
         edges = _edges(low, high, flat.size, is_integer=False)
-        return Histogram(edges[:-1], np.diff(edges), _count(flat, edges), flat.size, low, high, total)
+        return Histogram(edges[:-1], _widths(edges), _count(flat, edges), flat.size, low, high, total)
     finite, nan_count, positive_count, negative_count = _split(flat)
     if not finite.size:
         empty = np.empty(0, np.float64)
@@ -54,9 +54,19 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
     low, high = float(finite.min()), float(finite.max())
     edges = _edges(low, high, finite.size, is_integer=finite.dtype.kind in "iu")
     return Histogram(
-        edges[:-1], np.diff(edges), _count(finite, edges), flat.size, low, high, _sum(finite),
+        edges[:-1], _widths(edges), _count(finite, edges), flat.size, low, high, _sum(finite),
         nan_count, positive_count, negative_count,
     )  # fmt: skip
+
+
+def _from_ordered(ordered: NDArray[Any], total: float) -> Histogram:
+    """Few values, all of them finite: one sort tells everything but their sum."""
+    low, high = float(ordered[0]), float(ordered[-1])
+    edges = _edges(low, high, ordered.size, is_integer=ordered.dtype.kind in "iu")
+    below = ordered.searchsorted(edges)
+    below[-1] = ordered.size  # the last bucket holds its right edge, too
+    counts = (below[1:] - below[:-1]).astype(np.int64, copy=False)
+    return Histogram(edges[:-1], _widths(edges), counts, ordered.size, low, high, total)
 
 
 def _facts(flat: NDArray[np.float32]) -> tuple[float, float, float] | None:
@@ -112,9 +122,12 @@ def _edges(low: float, high: float, values: int, is_integer: bool) -> NDArray[np
     # A quarter of the range cannot overflow where the range itself can.
     step = (high / 4 - low / 4) / buckets
     edges = (low / 4 + step * np.arange(buckets + 1, dtype=np.float64)) * 4
-    edges = np.clip(edges, low, high)
     edges[0], edges[-1] = low, high
-    return np.unique(edges)
+    return edges if (edges[1:] > edges[:-1]).all() else np.unique(np.clip(edges, low, high))
+
+
+def _widths(edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    return edges[1:] - edges[:-1]
 
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -138,7 +151,7 @@ _DOUBTFUL = np.float32(1e-4)
 
 def _are_even(edges: NDArray[np.float64]) -> bool:
     """Whether float32 can do arithmetic with these edges: even steps, an exact first edge, no extreme range."""
-    widths = np.diff(edges)
+    widths = _widths(edges)
     extent = float(edges[-1] - edges[0])
     is_exact = float(np.float32(edges[0])) == float(edges[0])
     return is_exact and 1e-30 < extent < 1e30 and float(np.ptp(widths)) <= 1e-9 * float(widths[0])

@@ -14,6 +14,7 @@ The rule that was used stands in words in field 100 of the message, which MindSp
 from __future__ import annotations
 
 import io
+import math
 import struct
 import zlib
 from typing import Any
@@ -62,21 +63,27 @@ def _grey_levels(array: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
     if array.dtype == np.uint8:
         return array, "as recorded"
     values: NDArray[Any] = array.astype(
-        np.float64 if array.dtype.itemsize > 2 and array.dtype != np.float32 else np.float32
+        np.float64 if array.dtype.itemsize > 2 and array.dtype != np.float32 else np.float32, copy=False
     )
-    is_finite = np.isfinite(values)
-    finite = values if is_finite.all() else values[is_finite]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    low, high = float(values.min()), float(values.max())  # NaN where there is one
+    are_finite = math.isfinite(low) and math.isfinite(high)
+    if not are_finite:
+        finite = values[np.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if low >= 0.0 and high <= 1.0 and array.dtype.kind in "fb":
         scaled, mapping = values * 255.0, "[0, 1] times 255"
     elif low == high:
-        scaled, mapping = np.where(is_finite, 128.0, values), f"all {low:.9g}, drawn as 128"
+        scaled, mapping = np.where(np.isfinite(values), 128.0, values), f"all {low:.9g}, drawn as 128"
     else:
         # Halves of both ends keep the difference finite near the limits of float64.
-        scaled = (values / 2 - low / 2) / (high / 2 - low / 2) * 255.0
+        scaled = values / 2
+        scaled -= low / 2
+        scaled /= high / 2 - low / 2
+        scaled *= 255.0
         mapping = f"linear, {low:.9g} to 0 and {high:.9g} to 255"
-    scaled = np.nan_to_num(scaled, nan=0.0, posinf=255.0, neginf=0.0)
-    return np.rint(scaled).clip(0, 255).astype(np.uint8), mapping
+    if not are_finite:
+        scaled = np.nan_to_num(scaled, nan=0.0, posinf=255.0, neginf=0.0)
+    return np.rint(scaled, out=scaled).astype(np.uint8), mapping
 
 
 def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
