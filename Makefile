@@ -22,7 +22,7 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint docs test-matrix faults oracle tensorboard bench bench-read bench-profile dist clean
+.PHONY: help demo test lint docs test-matrix test-slow test-examples test-packaging faults oracle tensorboard bench bench-read bench-profile dist clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
@@ -47,6 +47,17 @@ docs: $(DOCS)/installed.stamp ## Build the documentation into build/site; a warn
 
 test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROWS="ms2.7.2-np1" for some)
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
+
+# What `make test` leaves out because it takes long. Tests that need what is not installed say so and are skipped.
+test-slow: $(VENV)/test.stamp $(DOCS)/installed.stamp ## Run all tests that take long (ARGS="tests/read" for some)
+	@$(VENV)/bin/python $(PIP_INSTALL) viztracer
+	@$(VENV)/bin/python -m pytest -m slow --durations=10 $(ARGS)
+
+test-examples: $(VENV)/test.stamp ## Run the examples, notebooks and pages that take long or start several processes
+	@$(VENV)/bin/python -m pytest -m slow --durations=10 tests/integration tests/docs $(ARGS)
+
+test-packaging: $(VENV)/test.stamp ## Build, install the wheel into a fresh environment with all extras, and train there
+	@$(VENV)/bin/python -m pytest -m slow --durations=10 tests/test_packaging.py $(ARGS)
 
 # What was counted is shown also where a test fails; a seed in it repeats its line.
 faults: $(VENV)/test.stamp ## Kill trainers and workers 200 times each for some 8 minutes, and count what is lost; JSON in build/ (KILLS=50)

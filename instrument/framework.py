@@ -164,7 +164,7 @@ def model_of(network: Any) -> bytes | None:
 
 def optimized_model_of(network: Any) -> bytes | None:
     """The same after the compiler's passes, the graph that `SummaryRecord(network=...)` asks for."""
-    if context.get_context("mode") != context.GRAPH_MODE:
+    if network is None or context.get_context("mode") != context.GRAPH_MODE:
         return None
     model = _home("_cell_graph_executor")._cell_graph_executor.get_optimize_graph_proto(network)
     return model if isinstance(model, bytes) and model else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html as escaping
+import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import numpy as np
 from instrument.analyse import layout
 from instrument.analyse.sums import window_of
 from instrument.analyse.table import Table
+from instrument.read import traces
+from instrument.read.hints import listed
 
 if TYPE_CHECKING:
     from instrument.analyse.profile import Profile
@@ -89,6 +92,8 @@ def _heading(profile: Profile) -> Iterator[str]:
     line = f"  window {profile.number}" + (f" (there are {_list(numbers)})" if len(numbers) > 1 else "")
     line += f", device {profile.device}" + (f" (there are {_list(devices)}: --device)" if len(devices) > 1 else "")
     yield f"{line}, {profile.target}"
+    if found := choice(profile):
+        yield layout.escape(f"  {found}")
     versions = told.get("versions")
     if isinstance(versions, dict):
         made = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -102,6 +107,17 @@ def _heading(profile: Profile) -> Iterator[str]:
     metadata = told.get("metadata")
     if isinstance(metadata, dict) and metadata:
         yield "  " + layout.escape("; ".join(f"{key}: {value}" for key, value in metadata.items()))
+
+
+def choice(profile: Profile) -> str:
+    """Out of which folder the window is where others at the path are out of other folders; empty where none are."""
+    folders: dict[bool, set[str]] = {True: set(), False: set()}
+    for place, is_shown in zip(profile.windows["place"].tolist(), profile.windows["is_shown"].tolist(), strict=True):
+        folders[bool(is_shown)].add(os.path.relpath(traces.folder_of(place), profile.path))
+    others = sorted(folders[False] - folders[True])
+    if not others:
+        return ""
+    return f"out of {listed(sorted(folders[True]))}; other windows are out of {listed(others)}: --window chooses"
 
 
 def _list(numbers: Sequence[int]) -> str:

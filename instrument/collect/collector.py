@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from contextlib import nullcontext
 from typing import Any
 
 from mindspore.train.callback import Callback
@@ -17,6 +18,7 @@ from instrument.collect.options import RecordOptions, Specified, check_bool, che
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
 from instrument.values import Item
+from instrument.write import earlier
 from instrument.write.sink import Stats
 
 log = logging.getLogger("instrument")
@@ -38,7 +40,8 @@ class SummaryCollector(Callback):
     training.
 
     Args:
-        summary_dir: the directory for the files of this run; made where it is missing.
+        summary_dir: the directory for the files of this run; made where it is missing. A run that is there already is
+            continued, which one warning says.
         collect_freq: collect every so many steps, and at the first one. In sink mode, whose hooks come once in many
             steps, a hook collects when a multiple lies between it and the one before; there the last one always does.
         num_process: worker processes that write; 0 writes in this process. Default: half of the cores, at most 4.
@@ -209,7 +212,8 @@ class SummaryCollector(Callback):
     def on_eval_begin(self, run_context: Any) -> None:
         if not self._is_training:  # `model.eval` on its own
             _check_callbacks(run_context.original_args())
-            self._open()
+            with earlier.continuing() if self._stats is not None else nullcontext():  # of the training before it
+                self._open()
         if self._record is not None:
             self._record.set_mode("eval")
 

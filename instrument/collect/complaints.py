@@ -64,12 +64,18 @@ class Complaints:
         self.say("graph", "The network's graph is not recorded yet: it is not compiled, as in PyNative mode.")
 
     def of_use(self, path: str, is_fork: bool) -> None:
-        """Of a recorder that is closed, or another process's."""
+        """Of a recorder that is closed, or another process's.
+
+        Raises:
+            RecordingError: it is to be raised.
+        """
         if is_fork:
-            text = "%s was opened by the process that forked this one, which cannot write to it. Open one here."
-            self.say("fork", text, path)
+            message = f"{path} was opened by the process that forked this one, which cannot write to it. Open one here."
         else:
-            self.say("closed", "%s is closed: nothing more is recorded there.", path)
+            message = f"{path} is closed: nothing more is recorded there."
+        if self._raises:
+            raise RecordingError(message)
+        self.say("use", "%s", message)
 
 
 def what_happened(notice: Notice) -> str:

@@ -123,7 +123,7 @@ class RecordOptions:
         """
         target = Target(
             self.directory, self.file_prefix, self.file_suffix, framework.device_number(), self.max_file_bytes,
-            self.export_tensors, dialect=self.dialect,
+            self.export_tensors, dialect=self.dialect, rank=framework.rank(),
         )  # fmt: skip
         try:
             return open_sink(target, self.processes, self.queue_bytes, self.drop_when_full)

@@ -7,7 +7,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from instrument import forks, framework
@@ -18,6 +17,7 @@ from instrument.collect.options import RecordOptions
 from instrument.collect.session import Session
 from instrument.errors import RecordingError
 from instrument.values import Event, Item
+from instrument.write import earlier
 from instrument.write.limits import is_too_large
 from instrument.write.sink import Stats
 
@@ -37,10 +37,11 @@ class SummaryRecord:
     open at once, on one directory too.
 
     Args:
-        log_dir: the directory for the event files; made where it is missing (mode 0777 less the umask).
+        log_dir: the directory for the event files, made where it is missing (mode 0777 less the umask). A run that is
+            there already is continued, which one warning says.
         file_prefix: what the file's name begins with; letters, digits and the characters . _ -
         file_suffix: what the file's name ends with. Readers know `_MS`.
-        num_process: worker processes; 0 writes in this process. Default: half of the cores, at least 1, at most 4.
+        num_process: worker processes; 0 writes in this process. Default: half of the cores, from 1 to 4.
         network: a compiled network (`nn.Cell`) whose graph is recorded once, with the first `record`.
         max_file_size: no file grows beyond so many bytes: when the next event does not fit, one warning says so, and
             `record` answers False from then on.
@@ -91,6 +92,7 @@ class SummaryRecord:
         self._dialect = options.dialect
         self._session = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
+        earlier.tell(self._sink.path)
         self._added = Added(self._sink)
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
@@ -143,6 +145,7 @@ class SummaryRecord:
         Raises:
             ValueError: an unknown plugin, an empty name or one that is not valid Unicode, a value of the wrong shape.
             TypeError: a name that is no text, a value of another type.
+            RecordingError: with `raise_exception=True`, the recorder is closed; by default that is logged once.
         """
         if plugin == "scalar" and type(name) is str and name in self._known_names:
             number = to_scalar(value, name)  # the hot path: all else is checked
@@ -151,10 +154,12 @@ class SummaryRecord:
                 is_second = name in scalars
                 scalars[name] = number
             if is_second:
-                self._warn_of_second(plugin, name)
+                self._complaints.of_second(plugin, name)
             return
         checks.check_plugin(plugin)
         checks.check_name(name)
+        if self._is_over():
+            return
         if plugin in checks.ARRAY_PLUGINS:
             self._add_array(plugin, name, value)
         else:
@@ -178,7 +183,7 @@ class SummaryRecord:
         Raises:
             TypeError: `step` is no integer, or another argument is of the wrong type.
             ValueError: `step` is beyond 64 bits.
-            RecordingError: with `raise_exception=True`, what could not be written.
+            RecordingError: with `raise_exception=True`, what could not be written, or the recorder is closed.
         """
         number = step if type(step) is int and -(2**63) <= step < 2**63 else checks.check_step(step)
         if train_network is not None or plugin_filter is not None:
@@ -186,8 +191,7 @@ class SummaryRecord:
             checks.check_filter(plugin_filter)
         if self._raises:
             self._raise_error()
-        if self._is_fork or self._is_closed:
-            self._complaints.of_use(self._sink.path, self._is_fork)
+        if self._is_over():
             return False
         with self._lock:
             if self._is_busy:
@@ -205,8 +209,9 @@ class SummaryRecord:
         if self._network is not None:
             self._add_graph(train_network)
         ops.gather(step)
-        if self._inbox:
-            self._add_summaries()
+        for item in self._inbox.take() if self._inbox else ():
+            if self._mode == "train":
+                self.add_item(item)
         scalars, items = self._added.take(plugin_filter)
         return self._write(Event(step, time.time(), items, scalars))
 
@@ -231,9 +236,7 @@ class SummaryRecord:
     def __enter__(self) -> SummaryRecord:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self.close_as(is_success=kind is None)
 
     # ------------------------------------------------------------------ for the collector
@@ -247,6 +250,7 @@ class SummaryRecord:
         if self._session is not None and not self._is_fork:
             self._session.end(self._sink, is_success)
         self._is_closed = True
+        self._known_names.clear()  # `add_value` looks only at others whether there is still a recorder
         self._close_sink()
         self._raise_error()
 
@@ -260,7 +264,7 @@ class SummaryRecord:
         with self._lock:
             is_second = self._added.add(item)
         if is_second:
-            self._warn_of_second(item.kind, item.tag)
+            self._complaints.of_second(item.kind, item.tag)
 
     def write(self, step: int, items: list[Item]) -> bool:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
@@ -271,6 +275,7 @@ class SummaryRecord:
     def abandon(self) -> None:
         """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
         self._is_fork = True
+        self._known_names.clear()
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------ inside
@@ -301,9 +306,11 @@ class SummaryRecord:
             self._raise_error()
         return taken
 
-    def _warn_of_second(self, kind: str, tag: str) -> None:
-        if not self._is_fork:  # what is added there is never recorded
-            self._complaints.of_second(kind, tag)
+    def _is_over(self) -> bool:
+        """Whether nothing is recorded here any more, which is said."""
+        if is_over := self._is_fork or self._is_closed:
+            self._complaints.of_use(self._sink.path, self._is_fork)
+        return is_over
 
     def _add_array(self, plugin: str, name: str, value: Any) -> None:
         item = ops.make_item(plugin, name, value, copy=False)
@@ -314,8 +321,8 @@ class SummaryRecord:
             return
         if is_too_large(item):  # what `_write` will refuse need not be copied
             self.add_item(item)
-        elif not self._is_fork and self._add_copy(item):
-            self._warn_of_second(plugin, name)
+        elif self._add_copy(item):
+            self._complaints.of_second(plugin, name)
 
     def _add_copy(self, item: Item) -> bool:
         # What is staged is only valid until the next event is written, by another thread or a signal handler.
@@ -328,23 +335,14 @@ class SummaryRecord:
                 self._is_busy = is_inside
 
     def _add_graph(self, train_network: Any) -> None:
-        model = framework.optimized_model_of(self._network)
-        if model is None and train_network is not None:
-            model = framework.optimized_model_of(train_network)
+        model = framework.optimized_model_of(self._network) or framework.optimized_model_of(train_network)
         if model is None:
             self._complaints.of_no_graph()
             return
         self._network = None  # once is enough, and the network must not live as long as its recorder
         self.add_value("graph", "train_network", model)
 
-    def _add_summaries(self) -> None:
-        for item in self._inbox.take():
-            if self._mode == "train":
-                self.add_item(item)
-
     def _raise_error(self) -> None:
-        if not self._raises:
-            return
-        error = self._sink.take_error()
+        error = self._sink.take_error() if self._raises else None
         if error is not None:
             raise RecordingError(complaints.what_happened(error))

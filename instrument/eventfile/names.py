@@ -1,7 +1,8 @@
 """File names: `{prefix}.out.events.summary.{seconds}.{device}.{host}{suffix}` and their lineage twins.
 
 A profile is in a file of its own, with `profile` in place of `summary`: MindInsight and TensorBoard pass it over.
-TensorBoard's files are `events.out.tfevents.{seconds}.{host}` with a process number and a counter behind it.
+TensorBoard's files are `events.out.tfevents.{seconds}.{host}` with a process number and a counter behind it, and those
+that a training of several ranks writes end in `.rank{rank}`.
 
 MindInsight finds a file by `summary.<digits>` and sorts by that number, which must be seconds: with milliseconds its
 whole listing fails. A name is never used twice, and nothing that exists is ever opened for writing from its start.
@@ -24,8 +25,8 @@ _PATTERNS = {
     for kind in (SUMMARY, PROFILE)
 }
 _TENSORBOARD = re.compile(r"(?P<prefix>.*)\btfevents(?:\.(?P<seconds>\d+)(?:\.(?P<rest>.*))?)?", re.ASCII | re.DOTALL)
-#: What stands behind the host: process number, counter, and what TensorFlow appends.
-_BEHIND_HOST = re.compile(r"(\.\d+)*(\.v2)?$", re.ASCII)
+#: What stands behind the host: process number, counter, our rank, and what TensorFlow appends.
+_BEHIND_HOST = re.compile(r"(\.\d+)*(\.rank(?P<rank>\d+))?(\.v2)?$", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -79,8 +80,13 @@ def _parse_tensorboard(name: str) -> EventFileName | None:
     match = _TENSORBOARD.fullmatch(name) if "tfevents" in name else None
     if match is None:
         return None
-    host_name = _BEHIND_HOST.sub("", match["rest"] or "", count=1)
-    return EventFileName(match["prefix"], int(match["seconds"] or 0), -1, host_name, False, TENSORBOARD)
+    rest = match["rest"] or ""
+    behind = _BEHIND_HOST.search(rest)
+    assert behind is not None  # nothing at all fits, too
+    device = -1 if behind["rank"] is None else int(behind["rank"])
+    return EventFileName(
+        match["prefix"], int(match["seconds"] or 0), device, rest[: behind.start()], False, TENSORBOARD
+    )
 
 
 def create(directory: str, prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY) -> str:
@@ -102,7 +108,7 @@ def create(directory: str, prefix: str, seconds: int, device: int, suffix: str, 
         return path
 
 
-def create_tensorboard(directory: str, prefix: str, seconds: int, of_scalars: bool) -> str:
+def create_tensorboard(directory: str, prefix: str, seconds: int, of_scalars: bool, rank: int | None = None) -> str:
     """Create an empty file with the name of one of TensorBoard's that did not exist, and return its path.
 
     Its number is even for scalars and odd for everything else: tools that take scalars alone can be given their files.
@@ -110,8 +116,9 @@ def create_tensorboard(directory: str, prefix: str, seconds: int, of_scalars: bo
     Raises:
         OSError: the directory cannot be written.
     """
+    of_rank = "" if rank is None else f".rank{rank}"
     for number in itertools.count(0 if of_scalars else 1, 2):
-        path = os.path.join(directory, f"{prefix}.out.tfevents.{seconds}.{host()}.{os.getpid()}.{number}")
+        path = os.path.join(directory, f"{prefix}.out.tfevents.{seconds}.{host()}.{os.getpid()}.{number}{of_rank}")
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666))
         except FileExistsError:

@@ -39,6 +39,7 @@ class EventFileWriter:
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         self._fd = os.open(path, flags, 0o666)
         self._tail_unknown = True
+        _lock(self._fd, is_shared=True)
 
     def append(self, pieces: Sequence[bytes | memoryview], committed_bytes: int) -> int:
         """Write `pieces` behind the first `committed_bytes` of the file and return the new committed length.
@@ -88,6 +89,37 @@ class EventFileWriter:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def is_being_written(path: str) -> bool:
+    """Whether an `EventFileWriter` has the file open, here or in another process of this machine.
+
+    False also where the file system knows no locks, and where the file cannot be opened.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return False
+    try:
+        return not _lock(fd, is_shared=False)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, is_shared: bool) -> bool:
+    """Lock a file until its descriptor is closed; False where another lock stands against it.
+
+    Nobody ever waits for it: those of writers only tell that there is one.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(fd, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # Windows, or a file system without locks
+        pass
+    return True
 
 
 def _write_at(fd: int, pieces: list[bytes | memoryview], offset: int) -> int:

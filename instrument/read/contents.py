@@ -15,7 +15,7 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.event_file import EventFile, Key, Told
-from instrument.read.points import Part, Points, merge
+from instrument.read.points import Part, Points, merge, replaced
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
@@ -76,6 +76,10 @@ class Contents:
             return None
         first, last, wall_time = zip(*found.values(), strict=True)
         return min(first), max(last), max(wall_time)
+
+    def replaced(self, keys: Iterable[Key]) -> int:
+        """How many points of these series, given by kind and tag, a later start has replaced."""
+        return sum(replaced(self.parts(key)) for key in keys)
 
     @property
     def told(self) -> Iterator[Told]:

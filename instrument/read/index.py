@@ -18,7 +18,7 @@ from instrument.eventfile.access import OpenFile
 from instrument.read.run import Run
 
 #: Changes with what is kept, and with how it is found.
-_VERSION = 2
+_VERSION = 3
 _TAIL_BYTES = 64
 _MOST_BYTES = 256 << 20
 

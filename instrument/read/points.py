@@ -284,7 +284,7 @@ def _superseded(
     position: int, parts: Sequence[Part], columns: Sequence[Columns], is_sampled: bool
 ) -> NDArray[np.bool_]:
     """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
-    part, step = parts[position], columns[position].step
+    step = columns[position].step
     mask = np.zeros(len(step), np.bool_)
     if not is_sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
@@ -292,10 +292,23 @@ def _superseded(
         mask[:] = True
         _, last_from_behind = np.unique(step[::-1], return_index=True)
         mask[len(step) - 1 - last_from_behind] = False
+    return mask | _replaced(position, parts, columns)
+
+
+def _replaced(position: int, parts: Sequence[Part], columns: Sequence[Columns]) -> NDArray[np.bool_]:
+    """Which points of `parts[position]` a restart has superseded."""
+    part, step = parts[position], columns[position].step
+    mask = np.zeros(len(step), np.bool_)
     for later, later_columns in zip(parts[position + 1 :], columns[position + 1 :], strict=True):
         if later.writer == part.writer and part.last_wall_time < later.first_wall_time:
             mask |= step >= later_columns.step.min()
     return mask
+
+
+def replaced(parts: Sequence[Part]) -> int:
+    """How many points of a series restarts have superseded; `parts` are those that `merge` takes."""
+    columns = [part.points.columns() for part in parts] if len(parts) > 1 else []
+    return sum(int(_replaced(position, parts, columns).sum()) for position in range(len(columns)))
 
 
 def _words(value: Any) -> str:

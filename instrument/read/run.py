@@ -260,10 +260,10 @@ class Run:
         if len(writers) > 1:
             how = ".of_rank(), and .by_rank() of a series" if len(self.ranks) > 1 else ".by_writer() of a series"
             rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see {how}")
-        if self.gaps:
-            rows.append(f"  {'gaps':<10}{len(self.gaps):>5}  see .gaps")
-        if self.damage:
-            rows.append(f"  {'damage':<10}{len(self.damage):>5}  see .damage")
+        replaced = self._contents.replaced(self._contents.keys())
+        told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        told.append(("damage", len(self.damage), ".damage"))
+        rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
         return "\n".join(rows)
 
 

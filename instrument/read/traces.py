@@ -60,6 +60,11 @@ def files(directory: str) -> list[str]:
     return [path for _, _, path in sorted(found)]
 
 
+def folder_of(place: str) -> str:
+    """The directory of a trace event file; of anything else, which is one itself, the same."""
+    return place if names.parse(os.path.basename(place), names.PROFILE) is None else os.path.dirname(place)
+
+
 def windows(path: str | os.PathLike[str]) -> list[Window]:
     """The windows at `path`, a trace event file or a directory that holds some, in the order in which they were closed.
 

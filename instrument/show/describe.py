@@ -44,6 +44,7 @@ def listed(run: Run, name: str) -> Row:
     }
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
+    row["replaced_points"] = run.contents.replaced(run.contents.keys())
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
 
 

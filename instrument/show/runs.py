@@ -43,6 +43,16 @@ def tell_losses(run: Run) -> None:
         tell(f"{run.path}: {lost}; `instrument show` has the details")
 
 
+def tell_replaced(run: Run, tags: Iterable[str]) -> None:
+    """Say on stderr how many numbers under these tags a later start replaced, and how they are to be had."""
+    count = run.contents.replaced(("scalar", tag) for tag in tags)
+    if count:
+        tell(
+            f"{run.path}: a later start in this directory replaced {count} point{'s' * (count != 1)}; "
+            "`instrument show RUN --tag TAG --superseded` has them"
+        )
+
+
 def tell(note: str) -> None:
     """A line on stderr."""
     print(f"instrument: {escape(note)}", file=sys.stderr)

@@ -24,7 +24,7 @@ class Target:
     """Where a recorder's files lie and how they are named; `device` is the device or rank number in the name.
 
     `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `layout.LAYOUTS`; names of
-    TensorBoard's files have neither suffix nor device.
+    TensorBoard's files have neither suffix nor device, but `rank`, which is None outside of a training of several.
     """
 
     directory: str
@@ -35,6 +35,7 @@ class Target:
     export_tensors: bool = False
     kind: str = names.SUMMARY
     dialect: str = MINDSPORE.dialect
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Files:
             )
         if role == LINEAGE:
             return names.create(target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX)
-        return names.create_tensorboard(target.directory, target.prefix, self.seconds, of_scalars=role == SCALARS)
+        return names.create_tensorboard(target.directory, target.prefix, self.seconds, role == SCALARS, target.rank)
 
     def trim(self, state: commit.State) -> None:
         """Cut off what a worker that died left behind what is committed."""

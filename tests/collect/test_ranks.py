@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from instrument import SummaryCollector, SummaryRecord, framework, read
+from instrument import Run, SummaryCollector, SummaryRecord, framework, read
 from tests.collect.fake import Loop
 
 Said = Callable[..., list[str]]
@@ -106,3 +106,32 @@ def test_ranks_that_begin_in_one_second_share_no_file(
         [0.0, 0.0],
         [1.0, 1.0],
     ]
+
+
+@pytest.mark.parametrize("dialect", ["tensorboard", "both"])
+def test_ranks_in_tensorboards_dialect_are_told_apart(
+    tmp_path: Path, launched: Callable[..., None], said: Said, dialect: str
+) -> None:
+    """By the ends of their names; a second start of one replaces nothing of the other."""
+    for start, rank in enumerate((0, 1, 1)):
+        launched(RANK_ID=str(rank), RANK_SIZE="2")
+        with SummaryRecord(tmp_path, num_process=0, dialect=dialect) as record:
+            for step in (1, 2):
+                record.add_value("scalar", "loss", float(10 * start + step))
+                assert record.record(step)
+    run = Run(str(tmp_path), sorted(map(str, tmp_path.glob("*tfevents*"))))
+    assert run.ranks == [0, 1]
+    for found in (run, read(tmp_path)):
+        assert {rank: points.value.tolist() for rank, points in found.scalars("loss").by_rank().items()} == {
+            0: [1.0, 2.0],
+            1: [21.0, 22.0],
+        }
+    assert {path.name.rpartition(".")[2] for path in tmp_path.glob("*tfevents*")} == {"rank0", "rank1"}
+    assert len(said("holds a run already")) == 1
+
+
+def test_the_name_of_a_single_process_has_no_rank(tmp_path: Path, launched: Callable[..., None]) -> None:
+    """TensorBoard's own form, whatever the number of its device."""
+    launched()
+    with SummaryRecord(tmp_path, num_process=0, dialect="tensorboard") as record:
+        assert record.log_dir.endswith(".0")

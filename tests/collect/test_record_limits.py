@@ -111,6 +111,38 @@ def test_after_close_nothing_is_recorded_and_never_true(tmp_path: Path, said: Sa
 
 
 @BOTH
+@pytest.mark.parametrize("value", [("scalar", "loss", 2.0), ("tensor", "w", np.ones(9000)), ("tensor", "new", 1.0)])
+def test_a_value_added_after_close_is_told(
+    tmp_path: Path, said: Said, processes: int, value: tuple[str, str, object]
+) -> None:
+    """It can never be recorded: one warning, of whichever kind and name it is; nothing of it is kept."""
+    record = SummaryRecord(tmp_path, num_process=processes)
+    for known in (("scalar", "loss", 1.0), ("tensor", "w", np.ones(2))):
+        record.add_value(*known)
+    assert record.record(1)
+    record.close()
+    record.add_value(*value)
+    record.add_value(*value)
+    assert said() == [f"{record.log_dir} is closed: nothing more is recorded there."]
+    assert read(tmp_path).scalars("loss").step.tolist() == [1]
+    with pytest.raises(ValueError, match="The plugin is 'picture'"):
+        record.add_value("picture", "loss", 1.0)
+
+
+def test_with_raise_exception_use_after_close_raises(tmp_path: Path, said: Said) -> None:
+    """Of a value and of a step, each time; nothing is logged beside it."""
+    record = SummaryRecord(tmp_path, num_process=0, raise_exception=True)
+    record.add_value("scalar", "loss", 1.0)
+    assert record.record(1)
+    record.close()
+    for use in (lambda: record.add_value("scalar", "loss", 2.0), lambda: record.record(2)) * 2:
+        with pytest.raises(RecordingError, match="is closed: nothing more is recorded there"):
+            use()
+    record.close()
+    assert said() == []
+
+
+@BOTH
 def test_a_forked_child_records_nothing(tmp_path: Path, processes: int) -> None:
     """In a fork record() answers False and close() returns; the parent's file has each step once."""
     record = SummaryRecord(tmp_path, num_process=processes)

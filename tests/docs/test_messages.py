@@ -19,6 +19,7 @@ WITHOUT_TEXT = {
     ("instrument/collect/system.py", "self._say("): "its function has the text",
     ("instrument/show/health.py", "raise Failed(f'{directory}"): _PASSES_ON,
     ("instrument/collect/complaints.py", "self.say(('large'"): "its text is that of the error beside it",
+    ("instrument/collect/complaints.py", "self.say('use'"): "its text is that of the error beside it",
     ("instrument/collect/sources.py", "raise Uncollectable(str(error))"): _PASSES_ON,
     ("instrument/profiler/recorder.py", "self._say(logging.WARNING, row.warning)"): "the rows of control.py have it",
     ("instrument/landscape/unfold.py", "raise _Given(x)"): "carries a value to where it is caught",

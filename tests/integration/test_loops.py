@@ -38,6 +38,73 @@ def test_what_was_recorded_before_ctrl_c_is_there(script: Script, mode: str) -> 
     assert "Exception ignored" not in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("how", "status", "end"), [("plain", -signal.SIGTERM, []), ("python", 0, ["KeyboardInterrupt"])]
+)
+def test_ctrl_c_at_any_moment_loses_nothing(script: Script, mode: str, how: str, status: int, end: list[str]) -> None:
+    """MindSpore ends the process by SIGTERM; with Python's handler for that it is a KeyboardInterrupt.
+
+    What `record` answered True for is in the file, at most the step in progress beside it; the collector is as far.
+    """
+    ran = script("ctrl_c", mode, how, statuses=(status,))
+    lines = ran.stdout.splitlines()
+    told = [int(line) for line in lines if line.isdecimal()]
+    own, collected = ran.run("own"), ran.run()
+    assert [line for line in lines if not line.isdecimal()] == end
+    assert told == list(range(1, len(told) + 1))
+    assert len(told) >= 30
+    assert own.scalars("own").value.tolist()[: len(told)] == told
+    assert len(own.scalars("own")) <= len(told) + 1
+    steps = collected.scalars("loss/auto").step.tolist()
+    assert steps == list(range(1, len(steps) + 1))
+    assert 0 <= len(steps) - len(told) <= 1
+    assert own.damage == collected.damage == []
+    assert "Exception ignored" not in ran.stderr
+
+
+INTERRUPTED = """
+import signal
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+import mindspore as ms
+import numpy as np
+from mindspore import nn
+from instrument import SummaryRecord
+ms.set_context(mode=ms.GRAPH_MODE)
+nn.Dense(2, 1)(ms.Tensor(np.ones((1, 2), np.float32)))    # from now on MindSpore's handler is there
+record = SummaryRecord("run")
+for step in range(1, 10**9):
+    record.add_value("scalar", "loss", step)
+    record.record(step)
+    if step == 100:
+        print("ready", flush=True)
+"""
+
+
+def test_interrupting_a_cell_leaves_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Python's handler for SIGTERM, as the page on notebooks says: the next cell reads what was recorded."""
+    manager = pytest.importorskip("jupyter_client.manager", reason="jupyter_client is not installed")
+    if find_spec("ipykernel") is None:
+        pytest.skip("ipykernel is not installed")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    kernel, client = manager.start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+
+    def wait_for(said: str) -> None:
+        """Until the kernel prints this, or an error of this name."""
+        contents = (client.get_iopub_msg(timeout=60)["content"] for _ in range(1000))
+        assert any(said in (content.get("text", "").strip(), content.get("ename")) for content in contents)
+
+    try:
+        client.execute(INTERRUPTED, stop_on_error=False)  # else what comes behind it is refused for a moment
+        wait_for("ready")
+        kernel.interrupt_kernel()
+        wait_for("KeyboardInterrupt")
+        client.execute("record.close(); from instrument import read; print(len(read('run').scalars('loss')) >= 100)")
+        wait_for("True")
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+
+
 def test_a_flat_script_runs_its_body_once(script: Script, mode: str) -> None:
     """Without a main guard, workers do not run the script again."""
     assert script("interrupted", mode, statuses=KILLED).stdout.count("BODY") == 1

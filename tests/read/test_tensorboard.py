@@ -174,6 +174,22 @@ def test_names_say_when_and_where(name: str, seconds: int, host: str) -> None:
     assert (found.seconds, found.host, found.device, found.kind) == (seconds, host, -1, names.TENSORBOARD)
 
 
+@pytest.mark.parametrize(
+    ("name", "host", "device"),
+    [
+        ("events.out.tfevents.1700000000.my.host.42.0.rank3", "my.host", 3),
+        ("events.out.tfevents.1700000000.host.42.1.rank0.v2", "host", 0),
+        ("events.out.tfevents.1700000000.host.42.1.rank", "host.42.1.rank", -1),
+        ("events.out.tfevents.1700000000.host.42.1.frank2", "host.42.1.frank2", -1),
+    ],
+)
+def test_names_may_end_in_a_rank(name: str, host: str, device: int) -> None:
+    """As those of a training of several ranks do, and those of whoever gives such a `filename_suffix`."""
+    found = names.recognise(name)
+    assert found is not None
+    assert (found.host, found.device) == (host, device)
+
+
 def test_many_tags_of_one_length_are_told_apart(tmp_path: Path) -> None:
     """Names of one length, an event each, as layer by layer: every number under its own tag and step."""
     tags = [f"layer_{index:03d}/norm" for index in range(100)]

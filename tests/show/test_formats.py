@@ -226,6 +226,17 @@ def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["loss.csv", "run.json", "w.npy", "i.png"])
+def test_a_folder_that_is_called_like_a_file_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    """A file of that name was meant, which the folder would not be; one that is there already is taken."""
+    with pytest.raises(InstrumentError, match=rf"{name} is called like a file; -o takes a folder"):
+        export(run, "csv", tmp_path / name)
+    assert list(tmp_path.glob(name)) == []
+    (tmp_path / name).mkdir()
+    export(run, "csv", tmp_path / name)
+    assert "scalar.csv" in {path.name for path in (tmp_path / name).iterdir()}
+
+
 def test_a_failure_leaves_no_half_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file has its name once all is in it."""
 

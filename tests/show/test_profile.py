@@ -150,6 +150,30 @@ def test_all_as_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {"steps", "operators", "problems", "windows"} <= set(report["tables"])
 
 
+def test_of_several_runs_it_says_which_one_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the report, and on stderr beside anything else; so of the base of a comparison."""
+    for number, name in enumerate(("b", "a", "c")):
+        start_ns = T0 + number * 10**9
+        event_file(tmp_path / name, [cpu_window(1, start_ns=start_ns), cpu_window(5, start_ns=start_ns + 10**8)])
+    told = "out of 'c'; other windows are out of 'a', 'b': --window chooses"
+    assert shown(capsys, tmp_path).splitlines()[2] == f"  {told}"
+    err = f"instrument: window 5 of {tmp_path}, {told}\n"
+    for words in ([tmp_path, "--ops"], [tmp_path, "--json"], [tmp_path / "a", "--compare", tmp_path]):
+        assert main(["profile", *map(str, words)]) == 0
+        assert capsys.readouterr().err == err
+    assert shown(capsys, tmp_path, "--window", 0).splitlines()[2].startswith("  out of 'b'; other windows ")
+    assert main(["profile", str(tmp_path / "a"), "--ops"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_ranks_in_folders_of_their_own_are_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was chosen among them."""
+    for rank in (0, 1):
+        event_file(tmp_path / f"rank_{rank}", [cpu_window(1, rank=rank)], rank)
+    assert main(["profile", str(tmp_path), "--ops"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_timeline(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     """The file is written, and the output says how much is in it; with `--json` as JSON."""
@@ -177,6 +201,12 @@ def test_names_cannot_disturb_a_terminal(job: Path, capsys: pytest.CaptureFixtur
 
 def test_usage_errors(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, and what would be right."""
+    for path in ("t.txt", "json", "t.json.zip"):
+        assert refused(capsys, run, "--timeline", path) == (
+            2,
+            f"instrument profile: --timeline is {path}; "
+            "its name says how it is written, and ends in .json or .json.gz\n",
+        )
     for words in ((run, "--csv"), (run, "--csv", "--ops", "--steps"), (run, "--csv", "--timeline", "x.json")):
         code, error = refused(capsys, *words)
         assert code == 2

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from instrument import read
 from instrument.show import compare
 from instrument.show.cli import main
 from instrument.values import Event
@@ -157,6 +158,36 @@ def test_points_that_a_later_start_replaced_are_told(tree: Path, capsys: pytest.
         "instrument: runs/twice: a later start in this directory replaced 3 points; "
         "`instrument show RUN --tag TAG --superseded` has them\n"
     )
+
+
+def test_every_list_tells_what_a_later_start_replaced(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`ls` in its notes, `compare` on stderr for each run, of the tags that it compares, a run when it is printed."""
+    path = training(tree / "twice", [4.0, 2.0, 1.0], [0.5])
+    write(path, [Event(2, START + 60, (), {"loss/auto": 3.0})], seconds=int(START) + 50)
+    shown = {row["run"]: row["replaced_points"] for row in json.loads(printed(capsys, "ls", "runs", "--json"))}
+    assert shown["twice"] == 2
+    assert set(shown.values()) == {0, 2}
+    for _ in range(2):  # the second time out of the index
+        (line,) = (one for one in printed(capsys, "ls", "runs").splitlines() if one.startswith("twice"))
+        assert line.endswith("  a later start replaced 2 points")
+    assert main(["compare", "runs/twice", "runs/adam"]) == 0
+    assert capsys.readouterr().err == (
+        "instrument: runs/twice: a later start in this directory replaced 2 points; "
+        "`instrument show RUN --tag TAG --superseded` has them\n"
+    )
+    assert main(["compare", "runs/twice", "runs/adam", "--tag", "eval/*"]) == 0
+    assert capsys.readouterr().err == ""
+    assert repr(read(path)).splitlines()[-1] == "  replaced      2  see superseded=True of a series"
+
+
+def test_a_step_recorded_twice_is_no_later_start(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last value of a step counts in one file, too; nobody started again."""
+    write(tree / "again", [Event(1, START + at, (), {"loss/auto": float(at)}) for at in (1, 2)])
+    assert main(["scalars", "runs/again"]) == 0
+    out, err = capsys.readouterr()
+    assert (out.splitlines()[1].split()[-2:], err) == (["1", "1..1"], "")
+    assert main(["ls", "runs/again"]) == 0
+    assert "replaced" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("tag", EVIL)

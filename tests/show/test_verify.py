@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from instrument import read
 from instrument.show.cli import main
 from tests.read.build import encoded, steps, write
 
@@ -79,9 +80,30 @@ def test_repair_writes_new_files(damaged: Path, tmp_path: Path, capsys: pytest.C
 
 def test_repair_of_a_file(damaged: Path, tmp_path: Path) -> None:
     """A file goes to a file, or into a directory that is there."""
-    assert main(["repair", str(damaged), "-o", str(tmp_path / "mended")]) == 0
+    mended = tmp_path / f"mended.{damaged.name}"
+    assert main(["repair", str(damaged), "-o", str(mended)]) == 0
     assert main(["repair", str(damaged), "-o", str(tmp_path)]) == 0
-    assert (tmp_path / "mended").read_bytes() == (tmp_path / damaged.name).read_bytes()
+    assert mended.read_bytes() == (tmp_path / damaged.name).read_bytes()
+    assert read(mended).tags() == read(tmp_path / damaged.name).tags()
+
+
+def test_repair_writes_nothing_that_no_reader_takes(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file keeps a name that says what it is, and a tree goes into no file."""
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for path, out, why in (
+        (
+            damaged,
+            "mended",
+            "is no folder, and no event file by its name, so that nothing would read it; give a folder",
+        ),
+        (damaged.parent, "file", "is a file; -o takes a folder, which is made where it is missing"),
+    ):
+        assert main(["repair", str(path), "-o", str(tmp_path / out)]) == 1
+        assert f"{tmp_path / out} {why}" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("verb", [["verify"], ["repair", "-o", "out"]], ids=["verify", "repair"])

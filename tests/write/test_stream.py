@@ -117,7 +117,7 @@ def random_bits(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) ->
     if dtype == "float16" and array.size:
         array.reshape(-1)[0] = np.nan
     if dtype == BFLOAT16:
-        array = (array.view("u4") & 0xFFFF0000).view("f4")
+        array = (array.view("u4") & np.uint32(0xFFFF0000)).view("f4")
     return array
 
 

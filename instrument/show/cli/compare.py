@@ -11,7 +11,7 @@ from instrument.read.run import Run, read
 from instrument.show import compare, forms
 from instrument.show.describe import Row
 from instrument.show.formats import matching, no_match
-from instrument.show.runs import tell_losses
+from instrument.show.runs import tell_losses, tell_replaced
 from instrument.show.tables import Cell, escape, name, number, table
 
 _FACTS = ("final", "best", "best_step")
@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n\n".join(_texts(a, b, scalars, differences)))
     for one in (a, b):
+        tell_replaced(one, matching(one.tags().get("scalar", []), arguments.tag))
         tell_losses(one)
     return 0
 

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.csv:
         rows = ({**row, **row["tags"]} for _, row in facts)
         steps = ("first_step", "last_step", "last_wall_time")
-        forms.print_records(rows, ("run", "path", *_KINDS, *steps, *_LOSSES))
+        forms.print_records(rows, ("run", "path", *_KINDS, *steps, "replaced_points", *_LOSSES))
     else:
         shown = [_row(one, row) for one, row in facts]
         heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
@@ -57,11 +57,21 @@ def _name(found: Run, root: str) -> str:
     return found.name if os.path.isfile(root) else os.path.relpath(found.path, root)
 
 
+def _replaced(facts: describe.Row) -> str:
+    count = facts["replaced_points"]
+    return f"a later start replaced {count} point{'s' * (count != 1)}" if count else ""
+
+
 def _row(losses: str, facts: describe.Row) -> dict[str, Cell]:
     tags = ", ".join(f"{count} {kind}" for kind, count in facts["tags"].items())
     ranks = len(facts["ranks"])
     row: dict[str, Cell] = {"RUN": name(facts["run"]), "RANKS": ranks if ranks > 1 else ""}
-    row |= {"TAGS": tags or "-", "STEPS": "-", "LAST": "-", "NOTES": losses}
+    row |= {
+        "TAGS": tags or "-",
+        "STEPS": "-",
+        "LAST": "-",
+        "NOTES": ", ".join(filter(None, [_replaced(facts), losses])),
+    }
     if facts["first_step"] is not None:
         row |= {"STEPS": f"{facts['first_step']}..{facts['last_step']}", "LAST": clock(facts["last_wall_time"])}
     return row

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from instrument.analyse import advice, pipeline, save, timeline
+from instrument.analyse import advice, pipeline, report, save, timeline
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
 from instrument.show.tables import escape
 
 _ADVICE = "advice"
+_TIMELINES = (".json", ".json.gz")
 #: Option -> its tables.
 _TABLES: dict[str, Callable[[Profile], list[Table]]] = {
     "steps": lambda found: [found.step_parts, found.steps],
@@ -61,9 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"instrument profile: {wrong}", file=sys.stderr)
         return 2
     found = profile(arguments.path, arguments.window, arguments.device)
+    base = None if arguments.compare is None else profile(arguments.compare)
     sections = [_Section("", _TABLES[option](found)) for option in chosen]
-    if arguments.compare is not None:
-        comparison = found.compare(profile(arguments.compare))
+    if base is not None:
+        comparison = found.compare(base)
         sections.append(_Section(comparison.title, [*comparison.tables(), comparison.operators]))
     written = None if arguments.timeline is None else timeline.write(found.captures, arguments.timeline)
     if arguments.json:
@@ -73,6 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n\n".join(_texts(found, sections, arguments, written)))
     has_report = not sections and written is None
+    if not has_report or arguments.json:
+        _tell_choice(found)
+    if base is not None:
+        _tell_choice(base)
     _tell_incomplete(found, has_report or arguments.advice or arguments.json)
     _tell_losses(found, written, has_report)
     return 0
@@ -82,6 +88,9 @@ def _wrong(arguments: argparse.Namespace, sections: int) -> str:
     if arguments.csv and sections != 1:
         options = ", ".join(f"--{option}" for option in _TABLES)
         return f"--csv prints one table: give one of {options}, --compare"
+    if arguments.timeline is not None and not arguments.timeline.endswith(_TIMELINES):
+        expected = " or ".join(_TIMELINES)
+        return f"--timeline is {escape(arguments.timeline)}; its name says how it is written, and ends in {expected}"
     if arguments.rows < 0:
         return f"--rows is {arguments.rows}; it is a number of rows, or 0 for all of them"
     return ""
@@ -105,13 +114,13 @@ def _json(
 ) -> dict[str, Any]:
     if not sections and written is None:
         return save.to_json(found)
-    report: dict[str, Any] = {"path": found.path, "window": found.number}
-    report |= {"device": found.device, "target": found.target}
+    result: dict[str, Any] = {"path": found.path, "window": found.number}
+    result |= {"device": found.device, "target": found.target}
     for section in sections:
-        report |= {table.name: table.to_json() for table in section.tables}
+        result |= {table.name: table.to_json() for table in section.tables}
     if written is not None:
-        report["timeline"] = {"path": path, **written._asdict()}
-    return report
+        result["timeline"] = {"path": path, **written._asdict()}
+    return result
 
 
 def _advice(found: Profile) -> Table:
@@ -122,6 +131,13 @@ def _advice(found: Profile) -> Table:
 def _advice_text(table: Table) -> str:
     """Sentences as they are: a table would cut them."""
     return "\n".join(map(escape, table["text"].tolist())) or "No advice: no figure of this profile stands out."
+
+
+def _tell_choice(found: Profile) -> None:
+    """Which of several runs at the path this is."""
+    choice = report.choice(found)
+    if choice:
+        print(f"instrument: window {found.number} of {escape(found.path)}, {escape(choice)}", file=sys.stderr)
 
 
 def _tell_incomplete(found: Profile, is_told: bool) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 
 from instrument.errors import InstrumentError
+from instrument.eventfile import names
 from instrument.read import verify
 from instrument.show import forms
 from instrument.show.cli.verify import show
@@ -25,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     files, notes = verify.files_at(arguments.path)
     for note in notes:
         tell(note)
+    _check_out(arguments.path, arguments.out)
     targets = [_target(path, arguments.path, arguments.out) for path in files]
     taken = [target for target in targets if os.path.lexists(target)]
     if taken:
@@ -37,6 +39,22 @@ def run(arguments: argparse.Namespace) -> int:
     frames = sum(report.values for report in reports)
     print(f"instrument: wrote {frames} frames into {len(reports)} files at {arguments.out}", file=sys.stderr)
     return 0
+
+
+def _check_out(path: str, out: str) -> None:
+    """Refuse a name under which no reader would take what is written."""
+    if os.path.isdir(path):
+        if os.path.isfile(out):
+            raise InstrumentError(f"{out} is a file; -o takes a folder, which is made where it is missing")
+    elif (
+        not os.path.isdir(out)
+        and names.recognise(os.path.basename(path))
+        and not names.recognise(os.path.basename(out))
+    ):
+        raise InstrumentError(
+            f"{out} is no folder, and no event file by its name, so that nothing would read it; give a folder that is "
+            f"there, or a file with a name such as {os.path.basename(path)}"
+        )
 
 
 def _target(path: str, root: str, out: str) -> str:

@@ -13,7 +13,7 @@ from instrument.read.points import Scalars, called, clock
 from instrument.read.run import Run
 from instrument.show import curve, describe, forms
 from instrument.show.formats import matching, no_match
-from instrument.show.runs import one_by_one, tell
+from instrument.show.runs import one_by_one, tell, tell_replaced
 from instrument.show.tables import Cell, escape, name, table
 
 _COLUMNS = ("run", "tag", "device", "host", "step", "wall_time", "value")
@@ -74,17 +74,10 @@ def _series(arguments: argparse.Namespace) -> Iterator[_Series]:
             tell(f"{found.path}: no scalars")
         elif not tags:
             tell(str(NoSuchRun(no_match(found, arguments.tag, known))))
-        superseded = 0
         for tag in tags:
-            standing = found.scalars(tag)
-            superseded += len(found.scalars(tag, superseded=True)) - len(standing)
-            for points in standing.by_writer().values():
+            for points in found.scalars(tag).by_writer().values():
                 yield _Series(found, points, arguments.last)
-        if superseded:
-            tell(
-                f"{found.path}: a later start in this directory replaced {superseded} points; "
-                "`instrument show RUN --tag TAG --superseded` has them"
-            )
+        tell_replaced(found, tags)
 
 
 def _points(series: _Series) -> Iterator[tuple[Any, ...]]:

@@ -12,6 +12,8 @@ from typing import IO, Any
 from instrument.errors import InstrumentError
 
 _LONGEST_BYTES = 150
+#: A folder whose name ends so was meant to be a file.
+_FILES = (".csv", ".json", ".jsonl", ".parquet", ".npy", ".npz", ".png")
 _KEPT = "._-+=,() "
 
 
@@ -48,6 +50,11 @@ class Folder:
         self.path = path
         if os.path.lexists(path) and not os.path.isdir(path):
             raise InstrumentError(f"{path} is a file; -o takes a folder, which is made where it is missing")
+        if path.endswith(_FILES) and not os.path.isdir(path):
+            raise InstrumentError(
+                f"{path} is called like a file; -o takes a folder, which is made where it is missing, and files in it "
+                "get names of their own"
+            )
         if not force and os.path.isdir(path) and os.listdir(path):
             raise InstrumentError(
                 f"{path} is not empty; give another folder, or --force to replace the files that have the same names"
