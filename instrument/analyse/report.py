@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.analyse import layout
+from instrument.analyse import layout, steps
 from instrument.analyse.sums import window_of
 from instrument.analyse.table import Table
 from instrument.read import traces
@@ -64,7 +64,7 @@ def _sections(profile: Profile) -> Iterator[tuple[Table, int]]:
         yield profile.devices, _ROWS
         yield profile.spread, _ROWS
     if len(profile.capture.steps):
-        yield profile.step_parts.take(~np.ma.getmaskarray(profile.step_parts["mean_ns"])), _ROWS
+        yield steps.explained(profile.step_parts), _ROWS
     yield profile.steps.without("start_ns"), _ROWS
     sides = ("side",) if len(profile.sides) == 1 else ()
     if len(profile.sides) > 1:

@@ -31,6 +31,11 @@ _NO_SCOPES = (
     "fp and bp, and tail are n/a: the names of most operators have no scopes, as in PyNative mode.",
     "The iteration interval is until the first operator of any kind.",
 )
+#: What the parts are, for who reads a report and not this page.
+_MEANINGS = (
+    "iteration_interval is from the start of the step to its first forward operator: data, callbacks, Python.",
+    "fp_and_bp is from there to the end of the last gradient operator, tail the rest: the optimizer.",
+)
 #: The first step spoils the mean when it takes this many times the median of the others.
 _WARM_UP_FACTOR = 2.0
 
@@ -253,6 +258,13 @@ def averages(table: Table) -> Table:
     notes += filter(None, [warm_up(table)])
     steps = int(is_whole.sum())
     return Table("step_parts", columns, f"The parts of {steps} step{'' if steps == 1 else 's'}", notes)
+
+
+def explained(parts: Table) -> Table:
+    """What is known of the parts, for a report: with what they are, unless one of them is not known."""
+    known = parts.take(~np.ma.getmaskarray(parts["mean_ns"]))
+    is_whole = {f"{name}_ns" for name in known["part"].tolist()}.issuperset(PARTS)
+    return Table(known.name, known.columns, known.caption, [*known.notes, *(_MEANINGS if is_whole else ())])
 
 
 def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:

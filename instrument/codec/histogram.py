@@ -19,6 +19,8 @@ from instrument.values import Histogram
 
 NUMBER = 9
 MAX_BUCKETS = 90
+#: So many values are sorted in less time than it takes to call what counts more of them: half of the whole for 1,000.
+_FEW_VALUES = 4096
 
 _BUCKETS, _NAN, _POSITIVE, _NEGATIVE, _MAX, _MIN, _SUM, _COUNT = 1, 2, 3, 4, 5, 6, 7, 8
 _BUCKET_KEY = wire.key(_BUCKETS, wire.LENGTH_DELIMITED)[0]
@@ -44,6 +46,10 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
         low, high, total = facts
         edges = _edges(low, high, flat.size, is_integer=False)
         return Histogram(edges[:-1], _widths(edges), _count(flat, edges), flat.size, low, high, total)
+    if 0 < flat.size <= _FEW_VALUES:
+        ordered = np.sort(flat)  # infinities come to its ends, NaN to the last
+        if math.isfinite(ordered[0]) and math.isfinite(ordered[-1]):
+            return _from_ordered(ordered, _sum(flat))
     finite, nan_count, positive_count, negative_count = _split(flat)
     if not finite.size:
         empty = np.empty(0, np.float64)

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from instrument.eventfile import names
@@ -38,29 +38,36 @@ def tell(path: str) -> None:
     if directory in _told or _is_continuing.get():
         return
     try:
-        last_written = max(_finished(path), default=None)
+        last_written = _last_written(path)
     except OSError:
         return  # who cannot list the directory cannot read a run there either
     if last_written is None:
         return
     _told.add(directory)
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_written))
     log.warning(
         "%s holds a run already, last written %s, and this start goes on with it: from the first step that it records "
         "on, its values of a tag take the place of the older ones, which are then read with superseded=True. For a run "
-        "of its own, give a directory of its own.", directory, time.strftime("%Y-%m-%d %H:%M:%S", last_written),
+        "of its own, give a directory of its own.", directory, when,
     )  # fmt: skip
 
 
-def _finished(path: str) -> Iterator[time.struct_time]:
-    """When each older file was written last that the points of this one can replace."""
+def _last_written(path: str) -> float | None:
+    """When the last of the older files was written that the points of this one can replace."""
     own = names.recognise(os.path.basename(path))
     empty_bytes = os.path.getsize(path)
+    found = []
     with os.scandir(os.path.dirname(path)) as entries:
         for entry in entries:
             name = names.recognise(entry.name)
             if name is None or own is None or entry.path == path or name.is_lineage:
                 continue
-            if (name.kind, name.writer) == (own.kind, own.writer) and not is_being_written(entry.path):
-                status = entry.stat()
-                if status.st_size > empty_bytes:
-                    yield time.localtime(status.st_mtime)
+            if (name.kind, name.writer) == (own.kind, own.writer):
+                with suppress(FileNotFoundError):  # deleted at this moment
+                    status = entry.stat()
+                    found.append((status.st_mtime, status.st_size, entry.path))
+    # The last ones first: a directory may hold thousands, and each question opens a file.
+    for written, size_bytes, older in sorted(found, reverse=True):
+        if size_bytes > empty_bytes and not is_being_written(older):
+            return written
+    return None

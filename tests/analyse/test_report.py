@@ -39,6 +39,16 @@ def test_the_report_has_the_step_and_the_operators(found: Profile) -> None:
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
+def test_the_report_says_what_the_parts_of_a_step_are(found: Profile) -> None:
+    """Under the table of the parts, on a terminal and in a notebook; what is saved has figures only."""
+    notes = ["iteration_interval is from the start", "fp_and_bp is from there to the end of the last gradient operator"]
+    parts = str(found).split("\n\n")[1].splitlines()
+    assert parts[0] == "The parts of 3 steps"
+    assert [line.strip()[: len(note)] for line, note in zip(parts[-2:], notes, strict=True)] == notes
+    assert all(found._repr_html_().count(note) == 1 for note in notes)
+    assert not any("is from" in note for note in found.step_parts.notes)
+
+
 def test_what_is_not_known_takes_no_column(found: Profile) -> None:
     """A column without any value and a side that is the only one are not shown; a note says what is missing."""
     for text in (str(found), found._repr_html_()):

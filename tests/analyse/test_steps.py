@@ -234,6 +234,8 @@ def test_the_parts_of_the_mean_step_add_up(place: int) -> None:
     alone = steps.averages(table_of(capture(steps=build.steps((1, 100, NA, 130, 150), (2, 150, NA, 160, 190)))))
     assert column(alone["mean_ns"]) == [45.0, None, None, 25.0, None]
     assert not alone.notes
+    explained = steps.explained(alone)
+    assert (explained["part"].tolist(), explained.notes) == (["total", "tail"], ())  # this tail begins elsewhere
 
 
 def test_a_step_that_warms_up_is_noticed() -> None:

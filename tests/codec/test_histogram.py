@@ -159,6 +159,17 @@ def test_random_arrays(rng: np.random.Generator) -> None:
             check(array)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "float64", *INTEGERS])
+def test_few_values_and_one_more_than_few(rng: np.random.Generator, dtype: str) -> None:
+    """The same holds on both sides of the size up to which values are sorted, for any bits that a number can have."""
+    for size in (1, 2, 5, 11, 4095, 4096, 4097):
+        bits = np.frombuffer(rng.bytes(size * np.dtype(dtype).itemsize), "uint8" if dtype == "bool" else dtype)
+        few = rng.choice(bits[:3], size)
+        for array in (bits.astype(dtype), few.astype(dtype), np.sort(few)[::-1].astype(dtype)):
+            is_finite = np.isfinite(array)
+            check(array[is_finite] if rng.random() < 0.5 and is_finite.any() else np.append(array, array[:0].sum()))
+
+
 def test_many_numbers_beside_the_edges(rng: np.random.Generator) -> None:
     """Float32 numbers at an edge, or next to one, are counted as NumPy counts them, in blocks and at any scale."""
     for _ in range(30):

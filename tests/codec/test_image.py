@@ -138,6 +138,51 @@ def test_empty_cells_are_black_and_take_no_part(value: float) -> None:
     assert (pixels[0, 0, 0], pixels[2, 0, 0]) == expected
 
 
+def expected_levels(array: NDArray[Any]) -> NDArray[Any]:
+    """The exact level of each number, before it is rounded, by the rule in the documentation."""
+    numbers = array.astype(np.longdouble)
+    finite = numbers[np.isfinite(numbers)]
+    low, high = (finite.min(), finite.max()) if finite.size else (np.longdouble(0), np.longdouble(1))
+    if array.dtype != np.uint8:
+        if array.dtype.kind in "fb" and low >= 0 and high <= 1:
+            numbers = numbers * 255
+        elif low == high:
+            numbers = np.where(np.isfinite(numbers), np.longdouble(128), numbers)
+        else:
+            numbers = (numbers - low) / (high - low) * 255
+    return np.nan_to_num(numbers, nan=0.0, posinf=255.0, neginf=0.0)
+
+
+DTYPES = [
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pillow_sees_the_levels_of_any_numbers(rng: np.random.Generator, dtype: str) -> None:
+    """Of any bits that a number can have, in one pixel, one row, one column and wide batches, grey and coloured."""
+    for count, height, width in [(1, 1, 1), (1, 1, 300), (1, 300, 1), (2, 1, 20_000), (9, 3, 5)]:
+        for channels in (1, 3):
+            shape = (count, channels, height, width)
+            bits = rng.bytes(int(np.prod(shape)) * np.dtype(dtype).itemsize)
+            array = np.frombuffer(bits, "uint8" if dtype == "bool" else dtype).astype(dtype).reshape(shape)
+            if dtype.startswith("float") and rng.random() < 0.5:
+                array = rng.random(shape).astype(dtype)
+                array[rng.random(shape) < 0.1] = rng.choice([np.nan, np.inf, -np.inf])
+            value = image.from_array(array)
+            with pillow.open(io.BytesIO(value.data)) as picture:
+                assert (picture.format, picture.mode) == ("PNG", "L" if channels == 1 else "RGB")
+                pixels = np.asarray(picture).reshape(value.height, value.width, channels)
+            for index, one in enumerate(expected_levels(array)):
+                y, x = height * (index // 8), width * (index % 8)
+                cell = pixels[y : y + height, x : x + width].transpose(2, 0, 1)
+                assert np.abs(cell - one).max() <= 0.501  # float32 arithmetic may round to the other side
+
+
 @pytest.mark.parametrize(
     ("count", "shape"),
     [(1, (2, 3)), (2, (2, 6)), (7, (2, 21)), (8, (2, 24)), (9, (4, 24)), (16, (4, 24)), (17, (6, 24))],

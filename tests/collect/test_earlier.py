@@ -116,6 +116,25 @@ def test_without_the_right_to_list_a_directory_recording_goes_on(
     assert read(tmp_path).scalars("loss").step.tolist() == [1]
 
 
+def test_the_last_of_many_files_is_asked_for_first(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand starts in a directory cost the next one no thousand files opened; one just deleted stops nothing."""
+    start(tmp_path, 1)
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    for second in range(1000):
+        older = tmp_path / path.name.replace(".summary.", f".summary.{second}")
+        older.write_bytes(data)
+        os.utime(older, (second * 86400, second * 86400))
+    os.utime(path, (1e9, 1e9))
+    (tmp_path / path.name.replace(".summary.", ".summary.1000")).symlink_to("nowhere")
+    asked: list[str] = []
+    monkeypatch.setattr(earlier, "is_being_written", lambda older: bool(asked.append(older)))
+    start(tmp_path, 2)
+    assert asked == [str(path)]
+    (message,) = said(HOLDS)
+    assert "last written 2001-09-0" in message
+
+
 def test_an_evaluation_goes_on_with_its_training(tmp_path: Path, said: Said) -> None:
     """Of one collector: nothing is said of it; a second training begins again at step 1, which is."""
     collector = SummaryCollector(tmp_path, num_process=0)
