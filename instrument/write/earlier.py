@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
-from instrument.eventfile import names
+from instrument.codec import tensorboard
+from instrument.eventfile import frame, names
 from instrument.eventfile.writer import is_being_written
+from instrument.write.layout import LAYOUTS
 
 log = logging.getLogger("instrument")
 
@@ -38,13 +40,18 @@ def tell(path: str) -> None:
     if directory in _told or _is_continuing.get():
         return
     try:
-        last_written = _last_written(path)
+        found = _last_written(path)
     except OSError:
         return  # who cannot list the directory cannot read a run there either
-    if last_written is None:
+    if found is None:
         return
     _told.add(directory)
+    kind, last_written = found
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_written))
+    own = names.recognise(os.path.basename(path))
+    if own is not None and kind != own.kind:
+        _tell_of_another_dialect(directory, when, kind)
+        return
     log.warning(
         "%s holds a run already, last written %s, and this start goes on with it: from the first step that it records "
         "on, its values of a tag take the place of the older ones, which are then read with superseded=True. For a run "
@@ -52,22 +59,76 @@ def tell(path: str) -> None:
     )  # fmt: skip
 
 
-def _last_written(path: str) -> float | None:
-    """When the last of the older files was written that the points of this one can replace."""
+def _tell_of_another_dialect(directory: str, when: str, kind: str) -> None:
+    if kind == names.SUMMARY:
+        log.warning(
+            "%s holds a run in MindSpore's files already, last written %s: readers take TensorBoard's files, which "
+            "this start writes, for copies of those and pass them over. Give this start a directory of its own, or the "
+            'dialect "both".', directory, when,
+        )  # fmt: skip
+    else:
+        log.warning(
+            "%s holds a run in TensorBoard's files already, last written %s: readers take them for copies of "
+            "MindSpore's files, which this start writes, and pass them over from now on. Give this start a directory "
+            "of its own.",
+            directory, when,
+        )  # fmt: skip
+
+
+def _last_written(path: str) -> tuple[str, float] | None:
+    """The kind of the older files that this one has to do with, and when the last of them was written.
+
+    Where there are files of MindSpore's dialect, of any writer, TensorBoard's count for copies.
+    """
     own = names.recognise(os.path.basename(path))
-    empty_bytes = os.path.getsize(path)
-    found = []
+    if own is None:
+        return None
+    older = _older(path)
+    of_own = [(name, entry) for name, entry in older if name.kind == own.kind and name.writer == own.writer]
+    mindspores = [(name, entry) for name, entry in older if name.kind == names.SUMMARY]
+    tensorboards = [(name, entry) for name, entry in older if name.kind == names.TENSORBOARD]
+    if own.kind == names.TENSORBOARD and (written := _last_of(mindspores, "mindspore")) is not None:
+        return names.SUMMARY, written
+    if own.kind == names.SUMMARY and not mindspores:
+        ours = [(name, entry) for name, entry in tensorboards if _is_ours(entry.path)]
+        written = _last_of(ours, "tensorboard")
+        return None if written is None else (names.TENSORBOARD, written)
+    written = _last_of(of_own, "mindspore" if own.kind == names.SUMMARY else "tensorboard")
+    return None if written is None else (own.kind, written)
+
+
+_Older = list[tuple[names.EventFileName, "os.DirEntry[str]"]]
+
+
+def _older(path: str) -> _Older:
+    """The other event files of the directory, without lineage."""
     with os.scandir(os.path.dirname(path)) as entries:
-        for entry in entries:
-            name = names.recognise(entry.name)
-            if name is None or own is None or entry.path == path or name.is_lineage:
-                continue
-            if (name.kind, name.writer) == (own.kind, own.writer):
-                with suppress(FileNotFoundError):  # deleted at this moment
-                    status = entry.stat()
-                    found.append((status.st_mtime, status.st_size, entry.path))
+        named = [(names.recognise(entry.name), entry) for entry in entries if entry.path != path]
+    return [(name, entry) for name, entry in named if name is not None and not name.is_lineage]
+
+
+def _last_of(files: _Older, dialect: str) -> float | None:
+    """When the last of those was written that hold an event and are not being written."""
+    empty_bytes = _version_bytes(dialect) if files else 0
+    found = []
+    for _, entry in files:
+        with suppress(FileNotFoundError):  # deleted at this moment
+            status = entry.stat()
+            if status.st_size > empty_bytes:
+                found.append((status.st_mtime, entry.path))
     # The last ones first: a directory may hold thousands, and each question opens a file.
-    for written, size_bytes, older in sorted(found, reverse=True):
-        if size_bytes > empty_bytes and not is_being_written(older):
-            return written
-    return None
+    return next((written for written, path in sorted(found, reverse=True) if not is_being_written(path)), None)
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a recorder wrote the file: those that other tools write in TensorBoard's dialect are no copies."""
+    try:
+        with open(path, "rb") as file:
+            return tensorboard.WRITER.encode() in file.read(_version_bytes("tensorboard"))
+    except OSError:
+        return False  # deleted at this moment, or not for us to read
+
+
+def _version_bytes(dialect: str) -> int:
+    """The length of a file without an event."""
+    return sum(map(len, frame.pack(LAYOUTS[dialect].version(0, 1.0))))

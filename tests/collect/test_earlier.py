@@ -16,6 +16,7 @@ from tests.collect.build import BOTH, Said, points
 from tests.collect.fake import Loop
 
 HOLDS = "holds a run already"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def start(directory: Path, *steps: int, value: float = 1.0, **options: object) -> None:
@@ -83,6 +84,55 @@ def test_a_writer_in_another_process_is_no_restart(tmp_path: Path, said: Said) -
         other.kill()
     start(tmp_path, 1)
     assert len(said(HOLDS)) == 1
+
+
+@BOTH
+@pytest.mark.parametrize("earlier_dialect", ["mindspore", "both"])
+def test_tensorboards_files_behind_mindspores_are_told(
+    tmp_path: Path, said: Said, processes: int, earlier_dialect: str
+) -> None:
+    """The reader takes them for copies, so that the new values are not seen, by whatever rank they are."""
+    start(tmp_path, 1, 2, dialect=earlier_dialect, num_process=processes)
+    start(tmp_path, 3, value=5.0, dialect="tensorboard", num_process=processes)
+    (message,) = said()
+    assert message.startswith(f"{tmp_path} holds a run in MindSpore's files already, last written ")
+    assert points(tmp_path, "loss") == [(1, 1.0), (2, 1.0)]
+
+
+@BOTH
+@pytest.mark.parametrize("later_dialect", ["mindspore", "both"])
+def test_mindspores_files_behind_tensorboards_are_told(
+    tmp_path: Path, said: Said, processes: int, later_dialect: str
+) -> None:
+    """The reader takes the older ones for copies, so that they are not seen any more."""
+    start(tmp_path, dialect="tensorboard", num_process=processes)  # nothing in it
+    shutil.copytree(tmp_path, tmp_path / "other")
+    start(tmp_path / "other", dialect=later_dialect, num_process=processes)
+    assert said() == []
+    start(tmp_path, 1, 2, dialect="tensorboard", num_process=processes)
+    start(tmp_path, 3, value=5.0, dialect=later_dialect, num_process=processes)
+    (message,) = said()
+    assert message.startswith(f"{tmp_path} holds a run in TensorBoard's files already, last written ")
+    assert points(tmp_path, "loss") == [(3, 5.0)]
+
+
+def test_files_that_another_tool_wrote_are_no_run_of_ours(tmp_path: Path, said: Said) -> None:
+    """The reader shows them beside MindSpore's, and nothing is said."""
+    shutil.copytree(ROOT / "tests" / "golden" / "tensorboard" / "torch", tmp_path, dirs_exist_ok=True)
+    assert any("tfevents" in path.name for path in tmp_path.iterdir())
+    start(tmp_path, 1)
+    assert said() == []
+
+
+def test_the_copies_of_another_rank_are_no_run_in_another_dialect(tmp_path: Path, said: Said) -> None:
+    """Both dialects by one rank, and a second one that begins later: nothing is hidden, and nothing is said."""
+    start(tmp_path, 1, dialect="both")
+    for path in list(tmp_path.iterdir()):
+        if "summary" in path.name:
+            path.rename(tmp_path / path.name.replace(".0.", ".1."))
+    start(tmp_path, 1, value=5.0, dialect="both")
+    assert said() == []
+    assert points(tmp_path, "loss") == [(1, 1.0), (1, 5.0)]
 
 
 def test_what_nothing_can_replace_is_not_told(tmp_path: Path, said: Said) -> None:
