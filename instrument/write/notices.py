@@ -18,25 +18,31 @@ log = logging.getLogger("instrument")
 _WORDING = {
     "lost": (
         logging.ERROR,
-        "Events are missing from %(path)s, the first at step %(step)d: %(reason)s. Training goes on; recording is tried again each step.",
+        "Events are missing from %(path)s, the first at step %(step)d: %(reason)s. Training goes on; "
+        "recording is tried again each step.",
     ),
     "stalled": (
         logging.ERROR,
-        "Nothing can be written to %(path)s at step %(step)d: %(reason)s. Training goes on; what fits into memory is kept until there is "
-        "room, then events are dropped.",
+        "Nothing can be written to %(path)s at step %(step)d: %(reason)s. Training goes on; what fits into memory is "
+        "kept until there is room, then events are dropped.",
     ),
     "gone": (
         logging.ERROR,
-        "What %(path)s held before step %(step)d is lost: %(reason)s. Recording goes on there, in a new file where none is left.",
+        "What %(path)s held before step %(step)d is lost: %(reason)s. Recording goes on there, in a new "
+        "file where none is left.",
     ),
-    "limit": (logging.WARNING, "%(path)s is full: step %(step)d and what follows is not recorded (%(reason)s). Training goes on."),
+    "limit": (
+        logging.WARNING,
+        "%(path)s is full: step %(step)d and what follows is not recorded (%(reason)s). Training goes on.",
+    ),
     "sync": (
         logging.ERROR,
         "%(path)s may not survive a power failure: %(reason)s. It can be read all the same.",
     ),
     "export": (
         logging.ERROR,
-        "%(path)s (step %(step)d) cannot be exported, nor may others: %(reason)s. The event file goes on without regard to it.",
+        "%(path)s (step %(step)d) cannot be exported, nor may others: %(reason)s. The event file goes on "
+        "without regard to it.",
     ),
 }
 

@@ -14,6 +14,11 @@ from instrument.errors import RecordingError
 from tests.collect.build import BOTH
 
 
+def write(record: SummaryRecord, step: int) -> None:
+    record.record(step)
+    record.flush()
+
+
 @BOTH
 def test_a_tensor_that_cannot_be_exported(tmp_path: Path, caplog: pytest.LogCaptureFixture, processes: int) -> None:
     """It is in the event file all the same; the error says no more than that."""
@@ -23,8 +28,7 @@ def test_a_tensor_that_cannot_be_exported(tmp_path: Path, caplog: pytest.LogCapt
     (tmp_path / f"export_{seconds}").write_text("in the way")
     record.add_value("tensor", "t", np.arange(3.0))
     with pytest.raises(RecordingError, match=r"A tensor of step 7 cannot be exported, in .*/tensor/t_7\.npy: "):
-        record.record(7)
-        record.flush()
+        write(record, 7)
     record.close()
     assert read(tmp_path).tensors("t").step.tolist() == [7]
     (said,) = [one.getMessage() for one in caplog.records if one.name == "instrument"]
@@ -41,9 +45,8 @@ def test_a_file_that_is_taken_away_is_raised(tmp_path: Path, processes: int) -> 
     record.flush()
     os.unlink(record.log_dir)
     record.add_value("scalar", "x", 2.0)
-    with pytest.raises(RecordingError, match="What was recorded before step 2 is lost, in .*: it was deleted or cut"):
-        record.record(2)
-        record.flush()
+    with pytest.raises(RecordingError, match=r"What was recorded before step 2 is lost, in .*: it was deleted or cut"):
+        write(record, 2)
     record.close()
     assert read(tmp_path).scalars("x").step.tolist() == [2]
 

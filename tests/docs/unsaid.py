@@ -113,7 +113,7 @@ def key(place: Place) -> str:
 def told(text: str, templates: Iterable[str]) -> set[str]:
     """Which of a place's messages a text is: the one that says most of it in its own words, and those inside of it."""
     patterns = {one: ".*?".join(re.escape(part) for part in one.split("…")) for one in templates}
-    text = plain(text)
+    text = plain(text.replace("%%", "%"))
     whole = [one for one, pattern in patterns.items() if re.fullmatch(pattern, text)]
     inside = {one for one, pattern in patterns.items() if re.search(pattern, text)} - set(whole)
     most = max((len(one) for one in whole), default=0)

@@ -150,13 +150,13 @@ def test_metrics_need_an_output(tmp_path: Path) -> None:
         network = WithLoss(build.Small())
         return Model(network), network, build.small_dataset(), {"accuracy": Accuracy()}
 
-    with pytest.raises(ValueError, match="computes its loss itself. Give the Model a network and a loss_fn"):
+    with pytest.raises(ValueError, match=r"computes its loss itself. Give the Model a network and a loss_fn"):
         small(tmp_path, callback, metrics=["accuracy"])
 
 
 def test_a_gradient_that_fails_is_said(tmp_path: Path) -> None:
     """The eigenvectors of the curvature need one."""
-    with pytest.raises(EvaluationError, match="gradient cannot be computed: ValueError: .?it has no derivative"):
+    with pytest.raises(EvaluationError, match=r"gradient cannot be computed: ValueError: .?it has no derivative"):
         small(tmp_path, of_network(Tampered(after=WithoutGradient())), axes="hessian")
 
 
@@ -207,13 +207,15 @@ def test_many_names_are_counted(tmp_path: Path) -> None:
 
 def test_parameters_that_match_none_are_said(tmp_path: Path) -> None:
     """With the names that there are."""
-    with pytest.raises(BadCheckpoint, match="of fc1.weight, .*none is chosen. Set parameters= to a regular expression"):
+    with pytest.raises(
+        BadCheckpoint, match=r"of fc1.weight, .*none is chosen. Set parameters= to a regular expression"
+    ):
         small(tmp_path, parameters="conv.*")
 
 
 def test_axes_of_other_parameters_are_said(tmp_path: Path) -> None:
     """Those that a direction names, and those that there are."""
-    with pytest.raises(BadCheckpoint, match="axes has fc3.bias, which do not take part; expected some of fc1.weight"):
+    with pytest.raises(BadCheckpoint, match=r"axes has fc3.bias, which do not take part; expected some of fc1.weight"):
         small(tmp_path, axes=({"fc3.bias": np.ones(3)}, {"fc1.bias": np.ones(6)}))
 
 
