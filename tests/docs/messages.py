@@ -239,6 +239,8 @@ def _arguments(node: ast.AST) -> list[ast.expr]:
     if not isinstance(node, ast.Call):
         return []
     name = ast.unparse(node.func)
+    if name.endswith(".set_exception") and isinstance(node.args[0], ast.Call):
+        return node.args[0].args[:1]
     if name == "Row":  # of the profiler's table of states
         return [keyword.value for keyword in node.keywords if keyword.arg in ("refusal", "warning")]
     last = name.rpartition(".")[2]
