@@ -4,7 +4,8 @@
 
 The tests run in a copy of the tree, in which each place of tests/docs/messages.py notes in a file what its message was.
 It is the source that is changed and no more, so that processes which tests start note theirs too. What was noted by
-earlier runs counts as long as their folder stands (`--into`), so that the suite can be run in parts.
+earlier runs counts as long as their folder stands (`--into`), so that the suite can be run in parts. Tests that read
+the package's source fail there. Only the words are noted, not whether a user would have met them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from pathlib import Path
 
 from tests.docs.messages import ROOT, Collector, Place, modules, plain
 
-_LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".venv*", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
+_LEFT_BEHIND = shutil.ignore_patterns(
+    ".git", "__pycache__", ".venv*", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build"
+)
 _FUTURE = "from __future__ import annotations"
 _NOTING = """
 import json, os
@@ -65,6 +68,9 @@ def make_copy(copy: Path, notes: Path, places: Iterable[Place]) -> None:
     """The tree with places that note what they say."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(ROOT, copy, ignore=_LEFT_BEHIND, symlinks=True)
+    beside = ROOT.parent / "shared"  # samples that tests look for beside the tree
+    if beside.is_dir() and not (copy.parent / "shared").exists():
+        (copy.parent / "shared").symlink_to(beside)
     copy.joinpath("instrument", "_said.py").write_text(_NOTING.format(path=str(notes)), encoding="utf-8")
     spots: dict[str, set[tuple[int, int, str]]] = defaultdict(set)
     for place in places:
