@@ -6,8 +6,8 @@ ten values a bucket, at most 90, which is also the most that MindInsight shows).
 
 from __future__ import annotations
 
+import functools
 import math
-import struct
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ NUMBER = 9
 MAX_BUCKETS = 90
 
 _BUCKETS, _NAN, _POSITIVE, _NEGATIVE, _MAX, _MIN, _SUM, _COUNT = 1, 2, 3, 4, 5, 6, 7, 8
-#: The key and the length of a bucket, which is always below 128 bytes; then what it holds but for the count's number.
-_BUCKET_HEAD = struct.Struct("<BBBdBdB")
 _BUCKET_KEY = wire.key(_BUCKETS, wire.LENGTH_DELIMITED)[0]
 _LEFT_KEY = wire.key(1, wire.FIXED64)[0]
 _WIDTH_KEY = wire.key(2, wire.FIXED64)[0]
 _COUNT_KEY = wire.key(3, wire.VARINT)[0]
+#: What a bucket takes beside the digits of its count; its length, always below 128, counts what follows it.
+_BUCKET_BYTES = 3 + 8 + 1 + 8 + 1
+_DIGIT_BITS = 7
 
 
 @np.errstate(all="ignore")  # at the limits of a type, and whatever the user's own settings are
@@ -42,7 +43,7 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
     if flat.dtype == np.float32 and flat.size >= _BLOCK_VALUES and (facts := _facts(flat)) is not None:
         low, high, total = facts
         edges = _edges(low, high, flat.size, is_integer=False)
-        return Histogram(edges[:-1], np.diff(edges), _count(flat, edges), flat.size, low, high, total)
+        return Histogram(edges[:-1], _widths(edges), _count(flat, edges), flat.size, low, high, total)
     finite, nan_count, positive_count, negative_count = _split(flat)
     if not finite.size:
         empty = np.empty(0, np.float64)
@@ -53,9 +54,19 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
     low, high = float(finite.min()), float(finite.max())
     edges = _edges(low, high, finite.size, is_integer=finite.dtype.kind in "iu")
     return Histogram(
-        edges[:-1], np.diff(edges), _count(finite, edges), flat.size, low, high, _sum(finite),
+        edges[:-1], _widths(edges), _count(finite, edges), flat.size, low, high, _sum(finite),
         nan_count, positive_count, negative_count,
     )  # fmt: skip
+
+
+def _from_ordered(ordered: NDArray[Any], total: float) -> Histogram:
+    """Few values, all of them finite: one sort tells everything but their sum."""
+    low, high = float(ordered[0]), float(ordered[-1])
+    edges = _edges(low, high, ordered.size, is_integer=ordered.dtype.kind in "iu")
+    below = ordered.searchsorted(edges)
+    below[-1] = ordered.size  # the last bucket holds its right edge, too
+    counts = (below[1:] - below[:-1]).astype(np.int64, copy=False)
+    return Histogram(edges[:-1], _widths(edges), counts, ordered.size, low, high, total)
 
 
 def _facts(flat: NDArray[np.float32]) -> tuple[float, float, float] | None:
@@ -111,9 +122,12 @@ def _edges(low: float, high: float, values: int, is_integer: bool) -> NDArray[np
     # A quarter of the range cannot overflow where the range itself can.
     step = (high / 4 - low / 4) / buckets
     edges = (low / 4 + step * np.arange(buckets + 1, dtype=np.float64)) * 4
-    edges = np.clip(edges, low, high)
     edges[0], edges[-1] = low, high
-    return np.unique(edges)
+    return edges if (edges[1:] > edges[:-1]).all() else np.unique(np.clip(edges, low, high))
+
+
+def _widths(edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    return edges[1:] - edges[:-1]
 
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -137,7 +151,7 @@ _DOUBTFUL = np.float32(1e-4)
 
 def _are_even(edges: NDArray[np.float64]) -> bool:
     """Whether float32 can do arithmetic with these edges: even steps, an exact first edge, no extreme range."""
-    widths = np.diff(edges)
+    widths = _widths(edges)
     extent = float(edges[-1] - edges[0])
     is_exact = float(np.float32(edges[0])) == float(edges[0])
     return is_exact and 1e-30 < extent < 1e30 and float(np.ptp(widths)) <= 1e-9 * float(widths[0])
@@ -169,12 +183,30 @@ def _count_evenly(values: NDArray[np.float32], edges: NDArray[np.float64]) -> ND
 
 def encode(value: Histogram) -> bytes:
     """The content of a `Summary.Histogram`; min, max and sum are left out where nothing was finite."""
-    parts = []
-    for left, width, count in zip(value.left.tolist(), value.width.tolist(), value.counts.tolist(), strict=True):
-        number = wire.varint(count)
-        length = _BUCKET_HEAD.size - 2 + len(number)
-        parts.append(_BUCKET_HEAD.pack(_BUCKET_KEY, length, _LEFT_KEY, left, _WIDTH_KEY, width, _COUNT_KEY) + number)
-    return b"".join(parts) + encode_facts(value)
+    return (_encode_buckets(value) if value.counts.size else b"") + encode_facts(value)
+
+
+def _encode_buckets(value: Histogram) -> bytes:
+    """All buckets at once: rows with as many digits as the largest count has, less what smaller counts do without."""
+    counts = value.counts.astype(np.uint64)
+    most_digits = max(-(-int(counts.max()).bit_length() // _DIGIT_BITS), 1)
+    rows = np.empty(counts.size, _bucket_row(most_digits))
+    rows["key"], rows["left_key"], rows["width_key"], rows["count_key"] = _BUCKET_KEY, _LEFT_KEY, _WIDTH_KEY, _COUNT_KEY
+    rows["left"], rows["width"] = value.left, value.width
+    digits = counts[:, None] >> np.arange(0, _DIGIT_BITS * most_digits, _DIGIT_BITS, dtype=np.uint64)
+    has_next = digits >= 1 << _DIGIT_BITS
+    rows["digits"] = digits & 0x7F | has_next.astype(np.uint64) << 7
+    rows["length"] = _BUCKET_BYTES - 2 + 1 + has_next.sum(1)
+    cells = rows.view(np.uint8).reshape(counts.size, -1)
+    is_used = np.ones(cells.shape, bool)
+    is_used[:, _BUCKET_BYTES + 1 :] = has_next[:, :-1]
+    return cells[is_used].tobytes()
+
+
+@functools.cache
+def _bucket_row(digits: int) -> np.dtype[np.void]:
+    keys = [("key", "u1"), ("length", "u1"), ("left_key", "u1"), ("left", "<f8"), ("width_key", "u1"), ("width", "<f8")]
+    return np.dtype([*keys, ("count_key", "u1"), ("digits", "u1", (digits,))])
 
 
 def encode_facts(value: Histogram) -> bytes:

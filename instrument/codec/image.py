@@ -14,6 +14,9 @@ The rule that was used stands in words in field 100 of the message, which MindSp
 from __future__ import annotations
 
 import io
+import math
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -27,8 +30,11 @@ NUMBER = 4
 PICTURES_A_ROW = 8
 
 _HEIGHT, _WIDTH, _COLORSPACE, _ENCODED, _MAPPING = 1, 2, 3, 4, 100
-#: zlib's fastest level: photographs barely shrink beyond it, and the time matters more.
-_COMPRESS_LEVEL = 1
+#: Differences to the line above, packed by run lengths and Huffman's code only. Photographs and digits come out smaller
+#: than with a search for each line's best filter and for repeated strings (Pillow's way at this level), in a third of
+#: the time.
+_COMPRESS_LEVEL, _STRATEGY = 1, zlib.Z_RLE
+_FILTER_UP, _GREY, _RGB = 2, 0, 2
 #: What MindInsight shows. Pillow knows formats whose decoders run other programs.
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 #: Deflate packs 1032 to 1 at best, and PNG eight pixels into a byte.
@@ -57,21 +63,27 @@ def _grey_levels(array: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
     if array.dtype == np.uint8:
         return array, "as recorded"
     values: NDArray[Any] = array.astype(
-        np.float64 if array.dtype.itemsize > 2 and array.dtype != np.float32 else np.float32
+        np.float64 if array.dtype.itemsize > 2 and array.dtype != np.float32 else np.float32, copy=False
     )
-    is_finite = np.isfinite(values)
-    finite = values if is_finite.all() else values[is_finite]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    low, high = float(values.min()), float(values.max())  # NaN where there is one
+    are_finite = math.isfinite(low) and math.isfinite(high)
+    if not are_finite:
+        finite = values[np.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if low >= 0.0 and high <= 1.0 and array.dtype.kind in "fb":
         scaled, mapping = values * 255.0, "[0, 1] times 255"
     elif low == high:
-        scaled, mapping = np.where(is_finite, 128.0, values), f"all {low:.9g}, drawn as 128"
+        scaled, mapping = np.where(np.isfinite(values), 128.0, values), f"all {low:.9g}, drawn as 128"
     else:
         # Halves of both ends keep the difference finite near the limits of float64.
-        scaled = (values / 2 - low / 2) / (high / 2 - low / 2) * 255.0
+        scaled = values / 2
+        scaled -= low / 2
+        scaled /= high / 2 - low / 2
+        scaled *= 255.0
         mapping = f"linear, {low:.9g} to 0 and {high:.9g} to 255"
-    scaled = np.nan_to_num(scaled, nan=0.0, posinf=255.0, neginf=0.0)
-    return np.rint(scaled).clip(0, 255).astype(np.uint8), mapping
+    if not are_finite:
+        scaled = np.nan_to_num(scaled, nan=0.0, posinf=255.0, neginf=0.0)
+    return np.rint(scaled, out=scaled).astype(np.uint8), mapping
 
 
 def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -86,12 +98,21 @@ def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _png(canvas: NDArray[np.uint8]) -> bytes:
-    from PIL import Image as pillow  # comes with MindSpore; only pictures need it
+    """A PNG (ISO/IEC 15948) of 8-bit grey or colour; every line is stored as its difference to the one above."""
+    height, width, channels = canvas.shape
+    rows = canvas.reshape(height, width * channels)
+    lines = np.empty((height, 1 + width * channels), np.uint8)
+    lines[:, 0] = _FILTER_UP
+    lines[0, 1:] = rows[0]
+    np.subtract(rows[1:], rows[:-1], out=lines[1:, 1:])
+    packer = zlib.compressobj(_COMPRESS_LEVEL, strategy=_STRATEGY)
+    pixels = packer.compress(lines.data) + packer.flush()
+    head = struct.pack(">IIBBBBB", width, height, 8, _GREY if channels == 1 else _RGB, 0, 0, 0)
+    return _PNG + _png_chunk(b"IHDR", head) + _png_chunk(b"IDAT", pixels) + _png_chunk(b"IEND", b"")
 
-    out = io.BytesIO()
-    pixels = canvas[:, :, 0] if canvas.shape[2] == 1 else canvas
-    pillow.fromarray(np.ascontiguousarray(pixels)).save(out, format="PNG", compress_level=_COMPRESS_LEVEL)
-    return out.getvalue()
+
+def _png_chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
 
 
 def encode(value: Image) -> wire.Pieces:

@@ -9,6 +9,7 @@ Reading trusts nothing: each length is checked against what is there before it i
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 
@@ -39,6 +40,7 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+@functools.lru_cache(1024)
 def key(number: int, wire_type: int) -> bytes:
     return varint(number << 3 | wire_type)
 
@@ -62,7 +64,7 @@ def delimited_pieces(number: int, pieces: Pieces) -> Pieces:
 
 
 def size(pieces: Pieces) -> int:
-    return sum(len(piece) for piece in pieces)
+    return sum(map(len, pieces))
 
 
 def read_varint(data: memoryview, offset: int) -> tuple[int, int]:

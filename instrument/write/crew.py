@@ -294,8 +294,11 @@ class Crew:
 
     def release(self) -> None:
         """Give everything back; `watched` and its end are for the watching thread to close."""
-        for worker in self._seen_off:
-            worker.socket.close()
+        # An interrupt in `end` leaves workers that nobody has told.
+        for worker in [*self._workers.values(), *self._seen_off]:
+            if worker is not None:
+                _shut_down(worker.socket, socket.SHUT_RDWR)
+                worker.socket.close()
         self._close()
 
     def _see_off(self, process: subprocess.Popen[bytes]) -> None:

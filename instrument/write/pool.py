@@ -288,6 +288,7 @@ class PoolSink:
                 if is_end:
                     feed.give_up(_EXIT_SECONDS)
                 else:
+                    feed.service()  # the reason is said before what follows from it
                     text = "%d events wait in memory until %s can be written again."
                     self._notices.note(logging.ERROR, text, self.stats.pending, self.path)
             feed.service()

@@ -239,8 +239,8 @@ class Worker:
 
     def _stall(self, job: commit.Job, reason: str, began: float) -> None:
         """Let the trainer know that it must not wait for what is in the rings."""
+        self._report(Notice("stalled", job.step, job.paths[0], reason))  # first: who sees it shall know why
         self._pool.set_stalled(self._index, int(began * 1000))
-        self._report(Notice("stalled", job.step, job.paths[0], reason))
         os.eventfd_write(self._config.trainer_bell, 1)
 
     def _wait_for_room(self, jobs: list[commit.Job]) -> None:

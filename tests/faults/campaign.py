@@ -7,6 +7,7 @@ moments do as far as the machine does.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import traceback
@@ -33,13 +34,15 @@ from tests.faults.processes import (
 from tests.faults.trainer import Plan
 from tests.write.build import wait_until
 
-_ADDED = ("rounds", "kills", "events", "bytes", "lost", "doubled", "refused", "torn")
+_ADDED = ("rounds", "kills", "events", "bytes", "lost", "doubled", "refused", "torn", "shown_to_tensorboard")
 _LONGEST = ("longest_block_a_kill_s", "longest_block_without_kill_s", "workers_stayed_s")
 #: A call that begins so soon after a kill may be held up by it.
 _AFTERMATH_NS = 2_000_000_000
 #: A round's kills must have been possible within so long.
 _HUNT_SECONDS = 120.0
 _Weights = dict[str, int]
+#: What is recorded, one as likely as the other; traces are MindSpore's whatever the dialect.
+DIALECTS = (os.environ.get("INSTRUMENT_TEST_DIALECTS") or "mindspore,tensorboard,both").split(",")
 
 
 @dataclass
@@ -69,6 +72,9 @@ class Tally:
     #: Kills by what was going on, and rounds by what was recorded.
     during: Counter[str] = field(default_factory=Counter)
     mixes: Counter[str] = field(default_factory=Counter)
+    #: Kills by the dialect of what was recorded, and how many files TensorBoard's own reader was shown.
+    dialects: Counter[str] = field(default_factory=Counter)
+    shown_to_tensorboard: int = 0
     #: Lines of code before which somebody was killed.
     places: set[str] = field(default_factory=set)
     #: What is wrong, and in which round.
@@ -83,6 +89,7 @@ class Tally:
             self.longest_block_s, self.kills_in_it = other.longest_block_s, other.kills_in_it
         self.during += other.during
         self.mixes += other.mixes
+        self.dialects += other.dialects
         self.places |= other.places
         self.complaints += other.complaints
 
@@ -119,6 +126,7 @@ def _run(name: str, seed: int, folder: Path, kills: list[int], one: Round, at_on
         except Exception:  # noqa: BLE001  the other rounds go on, and the tally says it
             tally = Tally(complaints=[traceback.format_exc()])
         tally.rounds = 1
+        tally.dialects = Counter(dict.fromkeys(tally.dialects, tally.kills))
         tally.complaints = [f"round {number}, {place}: {complaint}" for complaint in tally.complaints]
         if not tally.complaints:
             shutil.rmtree(place)
@@ -143,6 +151,8 @@ def _plan(rng: np.random.Generator, place: Path, mixes: _Weights, **options: Any
         str(place / "run"), str(place / "book"), int(rng.integers(1 << 32)), mix, int(rng.integers(1, 4)), ring_bytes,
         drop_when_full=bool(rng.random() < 0.1),
         kind="profile" if mix == "trace" else "summary",
+        dialect="mindspore" if mix == "trace" else str(rng.choice(DIALECTS)),
+        forks=float(rng.choice((0.0, 0.0, 0.01))) if "front" not in options else 0.0,
         export=bool(mix == "small" and rng.random() < 0.3),
         pace_ms=int(rng.choice((0, 0, 1, 5))),
         flushes=float(rng.choice((0.0, 0.0, 0.01))),
@@ -153,10 +163,11 @@ def _plan(rng: np.random.Generator, place: Path, mixes: _Weights, **options: Any
 def _check(plan: Plan, is_killed: bool, tally: Tally) -> None:
     """Add what the files hold."""
     found = ledger.check(plan, is_killed)
-    tally.mixes.update([plan.mix, *(["exported"] if plan.export else [])])
+    tally.mixes.update([plan.mix, *(["exported"] if plan.export else []), *(["forks"] if plan.forks else [])])
+    tally.dialects[plan.dialect] = 1
     tally.events, tally.bytes = found.events, found.size_bytes
     tally.lost, tally.doubled = found.lost, found.doubled
-    tally.refused = found.refused
+    tally.refused, tally.shown_to_tensorboard = found.refused, found.asked
     tally.complaints += found.complaints
     if tally.complaints or found.lost or found.doubled:
         tally.complaints.append(f"lost {found.lost}, doubled {found.doubled}: {plan}")
@@ -197,7 +208,7 @@ def trip_trainers(seed: int, folder: Path, kills: int) -> Tally:
         tally = Tally(kills=1)
         tripwire = _tripwire(place, "tests.faults.trainer", 100, 20_000, 1)
         ring_bytes = _pick_ring(rng)
-        plan = _plan(rng, place, TRIPWIRE_MIXES, events=_pick_events(rng), ring_bytes=ring_bytes, pace_ms=0)
+        plan = _plan(rng, place, TRIPWIRE_MIXES, events=_pick_events(rng), ring_bytes=ring_bytes, pace_ms=0, forks=0.0)
         with Trainer(plan, tripwire) as trainer:
             _wait_for_deaths(trainer, tripwire, tally)
             _kill_and_check(rng, trainer, tally)

@@ -1,24 +1,32 @@
-"""What a trainer was told, held against what its files hold: byte for byte, frame for frame."""
+"""What a trainer was told, held against what its files hold: byte for byte, frame for frame.
+
+Files are read three times: in plain Python from the words of the page on the format (`plain_files`), by our own reader,
+and, those of TensorBoard's dialect, by TensorBoard where it is there (`oracle`).
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from instrument.codec import event as event_codec
-from instrument.codec import gap as gap_codec
-from instrument.codec import lineage as lineage_codec
+from instrument import Run
 from instrument.codec import wire
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import LINEAGE_KINDS, Event
+from instrument.write.layout import LAYOUTS, LINEAGE, OTHERS, SCALARS, SUMMARY, Layout
+from tests.faults import oracle, plain_files
+from tests.faults.plain_files import Frame
 from tests.faults.trainer import Plan
 
-_WALL_TIME, _STEP, _VERSION, _GAP = 1, 2, 3, 101
-_LINEAGE_HEAD_BYTES = 9
+#: After so many no more is to be learnt.
+_MOST_COMPLAINTS = 10
+#: TensorBoard's forms of lineage.
+_LINEAGE_TAGS = ("_hparams_/", "lineage/")
 
 
 class Told(NamedTuple):
@@ -31,7 +39,10 @@ class Told(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Of one run: events that were taken, lost, there twice, and refused; `complaints` says what else is wrong."""
+    """Of one run: events that were taken, lost, there twice, and refused; `complaints` says what else is wrong.
+
+    `asked` of the files were read by TensorBoard too.
+    """
 
     events: int
     size_bytes: int
@@ -39,6 +50,7 @@ class Findings(NamedTuple):
     doubled: int
     refused: int
     complaints: list[str]
+    asked: int = 0
 
 
 def read_book(path: str) -> list[Told]:
@@ -54,69 +66,110 @@ def check(plan: Plan, is_killed: bool) -> Findings:
     told = read_book(plan.book)
     taken = [one.step for one in told if one.taken]
     refused = len(told) - len(taken)
-    path = _file(plan, names.SUMMARY if plan.kind == "summary" else plan.kind, is_lineage=False)
-    if path is None:
+    paths = files(plan)
+    if paths[0] is None:
         complaints = [] if is_killed and not told else ["there is no file"]
         return Findings(len(taken), 0, len(taken), 0, refused, complaints)
-    found, missing, complaints = _read(plan, path)
+    reading = _Reading(plan, paths)
+    found, complaints = reading.steps, reading.complaints
     may_follow = {told[-1].step + 1 if told else 0} if is_killed else set()
     strange = set(found) - set(taken) - may_follow
     if strange:
         complaints.append(f"steps {sorted(strange)[:5]} are there and were refused or never recorded")
     if found != sorted(found):
         complaints.append("the steps are not in order")
-    complaints += _check_lineage(plan, found)
     complaints += _check_exports(plan, found)
+    complaints += _check_with_our_reader(plan, paths, found, reading.missing)
     lost = len(set(taken) - set(found))
+    missing = reading.missing
     if missing > refused or (not plan.drop_when_full and not is_killed and missing < refused):
         complaints.append(f"{refused} events were refused; the file says that {missing} are missing")
-    return Findings(len(taken), path.stat().st_size, lost, len(found) - len(set(found)), refused, complaints)
+    asked, strange_to_tensorboard = _check_with_tensorboard(plan, paths)
+    size_bytes = sum(path.stat().st_size for path in paths if path)
+    complaints += strange_to_tensorboard
+    return Findings(len(taken), size_bytes, lost, len(found) - len(set(found)), refused, complaints, asked)
 
 
-def _file(plan: Plan, kind: str, is_lineage: bool) -> Path | None:
+# ---------------------------------------------------------------------- which files
+
+
+def layout_of(plan: Plan) -> Layout:
+    return LAYOUTS[plan.dialect]
+
+
+def files(plan: Plan) -> list[Path | None]:
+    """The files of a plan's layout, in its order; None for one that is not there."""
     directory = Path(plan.directory)
-    if not directory.is_dir():
-        return None
-    parsed = ((path, names.parse(path.name, kind)) for path in sorted(directory.iterdir()))
-    found = [path for path, name in parsed if name is not None and name.is_lineage == is_lineage]
+    there = sorted(directory.iterdir()) if directory.is_dir() else []
+    return [_only([path for path in there if _has_role(path.name, role, plan)]) for role in layout_of(plan).roles]
+
+
+def _only(found: list[Path]) -> Path | None:
     assert len(found) <= 1
     return found[0] if found else None
 
 
-def _read(plan: Plan, path: Path) -> tuple[list[int], int, list[str]]:
-    """The steps in the file, how many events it says that it misses, and what is wrong."""
-    steps: list[int] = []
-    missing, complaints = 0, []
-    reader = EventFileReader(str(path))
-    for number, payload in enumerate(reader):
-        step, wall_time, what, body = _head(payload)
-        if what == _VERSION:
-            complaints += [] if number == 0 else [f"a second version at frame {number}"]
-        elif what == _GAP:
-            missing += gap_codec.decode(body).events
-        else:
-            steps.append(step)
-            expected = plan.event(step)._replace(wall_time=wall_time)
-            if not _same(payload, event_codec.encode(expected)):
-                complaints.append(f"step {step} differs from what was recorded")
-    return steps, missing, complaints + [f"damage: {damage}" for damage in reader.damage]
+def _has_role(name: str, role: str, plan: Plan) -> bool:
+    if role in (SCALARS, OTHERS):
+        return ".out.tfevents." in name and name.endswith(".0" if role == SCALARS else ".1")
+    parsed = names.parse(name, names.SUMMARY if plan.kind == "summary" else plan.kind)
+    return parsed is not None and parsed.is_lineage == (role == LINEAGE)
 
 
-def _head(payload: memoryview) -> tuple[int, float, int, memoryview]:
-    """Step, wall time, and the number and content of the field behind them."""
-    step, wall_time = 0, 0.0
-    for field in wire.fields(payload):
-        if field[0] == _WALL_TIME:
-            wall_time = wire.as_double(field)
-        elif field[0] == _STEP:
-            step = wire.as_int(field)
-        else:
-            return step, wall_time, field[0], wire.as_bytes(field)
-    return step, wall_time, 0, memoryview(b"")
+# ---------------------------------------------------------------------- what they hold
 
 
-def _same(payload: memoryview, payloads: list[wire.Pieces]) -> bool:
-    (pieces,) = payloads
+class _Reading:
+    """All files of a run, event by event of the first: each must have its part of that event, and nothing else."""
+
+    def __init__(self, plan: Plan, paths: list[Path | None]) -> None:
+        self._layout = layout_of(plan)
+        self.steps: list[int] = []
+        #: How many events the first file says that it misses.
+        self.missing = 0
+        self.complaints: list[str] = []
+        self._frames = [self._read(file, path) for file, path in enumerate(paths)]
+        try:
+            for frame in self._frames[0]:
+                self.steps.append(frame.step)
+                self._compare(plan.event(frame.step)._replace(wall_time=frame.wall_time), frame)
+                if len(self.complaints) > _MOST_COMPLAINTS:
+                    return
+            for role, rest in zip(self._layout.roles, self._frames, strict=True):
+                self.complaints += [f"{role} has step {one.step} behind its end" for one in itertools.islice(rest, 1)]
+        except plain_files.Broken as error:
+            self.complaints.append(str(error))
+
+    def _read(self, file: int, path: Path | None) -> Iterator[Frame]:
+        """The frames of a file that are parts of events."""
+        if path is None:
+            return
+        for number, frame in enumerate(plain_files.frames(path)):
+            has_version = number == 0 and self._layout.roles[file] != LINEAGE
+            if frame.is_version != has_version:
+                self.complaints.append(f"frame {number} of {path.name} is a version, or none")
+            if frame.missing and file:
+                self.complaints.append(f"{path.name} says that events are missing, which is the first file's to say")
+            self.missing += frame.missing
+            if not frame.is_version and not frame.missing:
+                yield frame
+
+    def _compare(self, event: Event, first: Frame) -> None:
+        for file, payloads in enumerate(self._layout.encode(event)):
+            role = self._layout.roles[file]
+            parts = [first] if file == 0 else list(itertools.islice(self._frames[file], len(payloads)))
+            if len(parts) != len(payloads):
+                self.complaints.append(f"{role} ends before step {event.step}")
+            for part, pieces in zip(parts, payloads, strict=False):
+                if part.step != event.step and role != LINEAGE:
+                    self.complaints.append(f"{role} has step {part.step} in place of {event.step}")
+                elif not _same(part.payload, pieces):
+                    self.complaints.append(f"step {event.step} of {role} differs from what was recorded")
+            if role != LINEAGE and event.scalars:
+                self.complaints += _check_values(event, role, parts)
+
+
+def _same(payload: memoryview, pieces: wire.Pieces) -> bool:
     offset = 0
     for piece in pieces:
         end = offset + len(piece)
@@ -126,23 +179,26 @@ def _same(payload: memoryview, payloads: list[wire.Pieces]) -> bool:
     return offset == len(payload)
 
 
-def _check_lineage(plan: Plan, steps: list[int]) -> list[str]:
-    """Each event's lineage is in the twin file, if its values are in the summary file, in the same order."""
-    expected = [data for step in steps for data in _lineage(plan.event(step))]
-    path = _file(plan, names.SUMMARY, is_lineage=True)
-    if path is None:
-        return ["there is no lineage file"] if expected else []
-    reader = EventFileReader(str(path))
-    found = [bytes(payload[_LINEAGE_HEAD_BYTES:]) for payload in reader]
-    complaints = [f"damage: {damage}" for damage in reader.damage]
-    return complaints if found == expected else [*complaints, "the lineage file differs from what was recorded"]
+def _check_values(event: Event, role: str, parts: list[Frame]) -> list[str]:
+    """Scalars and tensors are those recorded, bit for bit, and each other value is there: as the page has it."""
+    numbers = {tag: value for part in parts for tag, value in plain_files.scalars(part).items()}
+    arrays = {tag: one for part in parts for tag, one in plain_files.tensors(part, role == OTHERS).items()}
+    tags = sorted(tag for part in parts for tag in part.tags if not tag.startswith(_LINEAGE_TAGS))
+    items = [] if role == SCALARS else [item for item in event.items if item.kind not in LINEAGE_KINDS]
+    scalars = {} if role == OTHERS else dict(event.scalars)
+    expected: dict[str, Any] = {item.tag: item.payload for item in items if item.kind == "tensor"}
+    complaints = []
+    if numbers != scalars:
+        complaints.append(f"the scalars of step {event.step} of {role} are {numbers}")
+    if tags != sorted([*scalars, *(item.tag for item in items)]):
+        complaints.append(f"step {event.step} of {role} has {tags}")
+    if arrays.keys() != expected.keys() or not all(_same_bits(arrays[tag], expected[tag]) for tag in arrays):
+        complaints.append(f"the tensors of step {event.step} of {role} differ")
+    return complaints
 
 
-def _lineage(event: Event) -> Iterator[bytes]:
-    for item in event.items:
-        if item.kind in LINEAGE_KINDS:
-            assert isinstance(item.payload, bytes)
-            yield b"".join(lineage_codec.encode_event(item.kind, item.payload, 0.0))[_LINEAGE_HEAD_BYTES:]
+def _same_bits(one: Any, other: Any) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one.view("u1"), other.reshape(-1).view("u1"))
 
 
 def _check_exports(plan: Plan, steps: list[int]) -> list[str]:
@@ -161,3 +217,42 @@ def _check_exports(plan: Plan, steps: list[int]) -> list[str]:
 
 def _tensors(plan: Plan, step: int) -> list[Any]:
     return [item for item in plan.event(step).items if item.kind == "tensor"]
+
+
+# ---------------------------------------------------------------------- as other readers have it
+
+
+def _check_with_our_reader(plan: Plan, paths: list[Path | None], steps: list[int], missing: int) -> list[str]:
+    """The same steps and gaps in each dialect's files, and no damage."""
+    complaints = []
+    for path in filter(None, paths):
+        reader = EventFileReader(str(path))
+        for _ in reader:
+            pass
+        complaints += [f"damage: {damage}" for damage in reader.damage]
+    if plan.kind != "summary":
+        return complaints
+    for roles in ((SUMMARY, LINEAGE), (SCALARS, OTHERS)):
+        mine = [str(path) for path, role in zip(paths, layout_of(plan).roles, strict=True) if path and role in roles]
+        if not mine:
+            continue
+        run = Run(plan.directory, mine)
+        found = run.points("scalar", "loss/0", superseded=True).step.tolist() if steps else []
+        if found != steps:
+            complaints.append(f"our reader finds {len(found)} steps in {roles}, and there are {len(steps)}")
+        told = sum(gap.events for gap in run.gaps)
+        if told not in ({missing} if roles[0] == layout_of(plan).roles[0] else {0}):
+            complaints.append(f"our reader finds that {told} events are missing in {roles}, and it is {missing}")
+    return complaints
+
+
+def _check_with_tensorboard(plan: Plan, paths: list[Path | None]) -> tuple[int, list[str]]:
+    """How many files it was asked of, and what it sees otherwise."""
+    asked, complaints = 0, []
+    for path, role in zip(paths, layout_of(plan).roles, strict=True):
+        if path is None or role not in (SCALARS, OTHERS) or (seen := oracle.ask(path)) is None:
+            continue
+        asked += 1
+        if seen != [(frame.step, frame.tags) for frame in plain_files.frames(path)]:
+            complaints.append(f"TensorBoard sees other events in {path.name}")
+    return asked, complaints

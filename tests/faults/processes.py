@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from instrument.write.worker import Config, PoolMemory
+from tests.faults import ledger
 from tests.faults.trainer import Plan
 from tests.write.build import ROOT, wait_until
 
@@ -124,7 +125,6 @@ class Hunter:
         self._shot: set[int] = set()
         wait_until(lambda: bool(trainer.workers()))
         config = next(iter(trainer.workers().values()))
-        self._path = config.summary_path
         fd = os.open(f"/proc/{trainer.process.pid}/fd/{config.memory}", os.O_RDWR)
         self._pool = PoolMemory(fd, len(config.bells), config.ring_bytes)
         os.close(fd)
@@ -186,11 +186,16 @@ class Hunter:
     def _is_torn(self) -> bool:
         """Whether a part of an event stands behind what is committed."""
         committed = self._pool.state
-        try:
-            size_bytes = os.path.getsize(self._path)
-        except FileNotFoundError:
-            return False
-        return size_bytes > committed.summary_bytes and self._pool.state == committed
+        sizes = [_size_bytes(path) for path in ledger.files(self._trainer.plan)]
+        is_longer = any(size > length for size, length in zip(sizes, committed.lengths, strict=False))
+        return is_longer and self._pool.state == committed
+
+
+def _size_bytes(path: Path | None) -> int:
+    try:
+        return path.stat().st_size if path else 0
+    except FileNotFoundError:
+        return 0
 
 
 def pick(rng: np.random.Generator, weights: dict[str, int]) -> str:

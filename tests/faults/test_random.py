@@ -1,6 +1,7 @@
 """Kills at random moments: what was taken is in the file exactly once and in order, and nobody waits long.
 
-`make faults` runs the same with many more kills (`INSTRUMENT_TEST_KILLS`), and shows what was counted.
+`make faults` runs the same with many more kills (`INSTRUMENT_TEST_KILLS`), and shows what was counted. Each trainer
+draws a dialect; `INSTRUMENT_TEST_DIALECTS=both` has all of them record in that one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.faults import campaign
+from tests.faults import campaign, oracle
 from tests.faults.campaign import Tally
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals and /proc are Linux's here")
@@ -39,6 +40,7 @@ def tallies() -> Iterator[list[Tally]]:
     yield found
     if path := os.environ.get("INSTRUMENT_TEST_TALLIES"):
         Path(path).write_text(json.dumps([tally.as_table() for tally in found], indent=2) + "\n")
+    oracle.dismiss()
 
 
 Settle = Callable[[Tally], None]

@@ -13,12 +13,16 @@ import json
 import os
 import random
 import select
+import signal
 import sys
 import time
 from typing import Any, NamedTuple, Protocol
 
 from instrument.values import Event
 from tests.faults import mixes
+
+#: A child that takes longer hangs.
+_CHILD_SECONDS = 20
 
 
 class Plan(NamedTuple):
@@ -39,6 +43,9 @@ class Plan(NamedTuple):
     #: The end comes after so many events; never by itself for -1.
     events: int = -1
     flushes: float = 0.0
+    dialect: str = "mindspore"
+    #: How often it forks a child behind an event, which tries to record.
+    forks: float = 0.0
 
     def event(self, step: int) -> Event:
         return mixes.event(self.mix, self.seed, step)
@@ -64,7 +71,7 @@ class SinkFront:
         from instrument.write.pool import open_sink
         from instrument.write.sink import Target
 
-        target = Target(plan.directory, kind=plan.kind, export_tensors=plan.export)
+        target = Target(plan.directory, kind=plan.kind, export_tensors=plan.export, dialect=plan.dialect)
         self._sink = open_sink(target, plan.workers, plan.ring_bytes, plan.drop_when_full)
         self.flush, self.close = self._sink.flush, self._sink.close
 
@@ -93,7 +100,7 @@ class RecordFront:
         on_full = "drop" if plan.drop_when_full else "block"
         self._record = SummaryRecord(
             plan.directory, num_process=plan.workers, queue_bytes=plan.ring_bytes, on_full=on_full,
-            export_options=export,
+            export_options=export, dialect=plan.dialect,
         )  # fmt: skip
         self.flush, self.close = self._record.flush, self._record.close
 
@@ -125,8 +132,24 @@ def train(plan: Plan) -> None:
         os.write(book, f"{step} {taken:d} {began} {time.monotonic_ns()}\n".encode())
         if dice.random() < plan.flushes:
             front.flush()
+        if dice.random() < plan.forks:
+            fork(front, plan, step)
     front.close()
     say(dataclasses.asdict(front.stats))
+
+
+def fork(front: Front, plan: Plan, step: int) -> None:
+    """Have a child try whatever there is: it must neither write nor hang, nor end the parent's recording."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(_CHILD_SECONDS)
+        taken = front.take(plan.event(step + 1))
+        front.flush()
+        front.close()
+        os._exit(taken)
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise RuntimeError(f"a child's status is {status}")
 
 
 def say(what: Any) -> None:

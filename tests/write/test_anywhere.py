@@ -17,7 +17,7 @@ import pytest
 
 from instrument.values import Event
 from instrument.write.pool import PoolSink
-from tests.write.build import scalar, steps, tensor
+from tests.write.build import scalar, steps, tensor, wait_for_workers_to_end
 from tests.write.conftest import OpenSink
 from tests.write.pools import SMALL_RING, process, ring
 
@@ -166,6 +166,7 @@ def places_before(sink_at: OpenSink, prepare: Callable[[Book], Callable[[], obje
         book.write(scalar(step))
         assert book.answers[step] or book.sink._feed.is_over
     book.sink.close()
+    wait_for_workers_to_end(book.sink.path)  # one that an interrupted `close` did not wait for ends by itself
     book.check(is_sure=action != "close")
     return handler.seen
 

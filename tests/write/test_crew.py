@@ -91,12 +91,21 @@ def test_signals_to_the_whole_job_leave_workers_alone(sink_at: OpenSink) -> None
     assert steps(sink.path) == list(range(1, 100))
 
 
+DEADLY = """
+import os, sys
+class Deadly:
+    def find_spec(self, name, *rest):
+        if name == "instrument.codec.image":
+            os._exit(7)
+sys.meta_path.insert(0, Deadly())
+"""
+
+
 @pytest.fixture
 def deadly_image(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Item:
-    """A picture over which a worker dies at once: the Pillow that workers find here ends them."""
-    folder = tmp_path_factory.mktemp("fake")
-    (folder / "PIL").mkdir()
-    (folder / "PIL" / "__init__.py").write_text("import os\nos._exit(7)\n")
+    """A picture over which a worker dies at once: it ends where it imports what encodes pictures."""
+    folder = tmp_path_factory.mktemp("deadly")
+    (folder / "sitecustomize.py").write_text(DEADLY)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     return Item("image", "i", np.zeros((1, 1, 2, 2), np.uint8), "uint8")
 

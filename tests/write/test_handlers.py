@@ -14,8 +14,9 @@ from instrument.codec import event
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import Event, Item
 from instrument.write import message, stream
+from instrument.write.crew import Crew
 from instrument.write.ring import chunks
-from tests.write.build import scalar, steps, tensor, wait_until
+from tests.write.build import scalar, steps, tensor, wait_for_workers_to_end, wait_until
 from tests.write.conftest import OpenSink
 from tests.write.pools import SMALL_RING, handler, is_full, messages, process, ring, signal_when, stopped
 
@@ -209,3 +210,19 @@ def test_a_large_event_that_is_given_up(sink_at: OpenSink) -> None:
     sink.close()
     assert steps(sink.path) == [0]
     assert os.path.getsize(sink.path) == whole == sink.stats.bytes
+
+
+def test_an_interrupt_where_close_ends_its_workers(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end all the same, though whoever keeps the exception keeps everything that `close` was about to end."""
+    sink = sink_at(1)
+    assert sink.write(scalar(1))
+
+    def interrupted(crew: Crew) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Crew, "end", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        sink.close()
+    wait_for_workers_to_end(sink.path)
+    assert kept.tb is not None
+    assert steps(sink.path) == [1]

@@ -101,6 +101,27 @@ def test_nobody_is_woken_by_a_worker_that_seems_stalled(workshop: Workshop, monk
     assert seen == [True, False]
 
 
+def test_a_successor_skips_what_is_committed(workshop: Workshop) -> None:
+    """A worker that dies between committing and giving room back has its events written once all the same."""
+    from instrument.write.worker import Worker
+
+    worker, _, path = workshop
+    for sequence in (1, 2):
+        workshop.publish(sequence, scalar(sequence))
+    assert worker._work()
+    assert worker._ring.tail == 0
+    successor = Worker(worker._config)
+    try:
+        successor._trainer_is_gone = True  # who waits for a turn that is over shall not wait for ever
+        workshop.publish(3, scalar(3))
+        assert successor._work()
+        assert successor._position == successor._ring.head
+        assert steps(path) == [1, 2, 3]
+    finally:
+        successor._committer.close()
+        successor._socket.detach()  # it is the first one's
+
+
 def test_two_processes_for_one_ring(sink_at: OpenSink) -> None:
     """The second looks into the ring when the first is dead, and not before: nothing is there twice."""
     sink = sink_at(1)
