@@ -155,7 +155,7 @@ class Crew:
 
     def wake(self, index: int) -> None:
         """Ring the bell of worker `index`, unless it will look by itself in a moment."""
-        if self.pool.needs_bell(index):
+        if not self.pool.is_awake(index):
             os.eventfd_write(self._bells[index], 1)
 
     def hurry(self) -> None:

@@ -19,15 +19,10 @@ from instrument.write.ring import Ring
 _VERSION, _IS_CLOSING = 0, 1
 _SLOTS = (8, 24)
 _LINES, _LINE = 64, 8  # a cache line a worker
-_AWAITED, _IN_HAND, _ALIVE, _ATTENTION, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
+_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
 MAX_WORKERS = 64
 _HEADS = _LINES + MAX_WORKERS * _LINE  # and a line for what the trainer tells it
 _CONTROL_BYTES = memory.round_up((_HEADS + MAX_WORKERS * _LINE) * 8)
-
-#: What a worker says of itself: whether it looks into its ring without being told. One that gathers does so after a
-#: moment, and wants to be told when there is more than so much.
-ASLEEP, AWAKE, GATHERING = 0, 1, 2
-GATHERED_BYTES = 1 << 20
 
 
 class Config(NamedTuple):
@@ -110,15 +105,12 @@ class PoolMemory:
         """Worker `index` is there."""
         self._words[_LINES + index * _LINE + _ALIVE] = 1
 
-    def needs_bell(self, index: int) -> bool:
-        """Whether worker `index` must be told of what is in its ring."""
-        attention = self._words[_LINES + index * _LINE + _ATTENTION]
-        if attention != GATHERING:
-            return attention == ASLEEP
-        return self.rings[index].head - self.rings[index].tail > GATHERED_BYTES
+    def is_awake(self, index: int) -> bool:
+        """Whether worker `index` will look into its ring without being told."""
+        return bool(self._words[_LINES + index * _LINE + _AWAKE])
 
-    def set_attention(self, index: int, attention: int) -> None:
-        self._words[_LINES + index * _LINE + _ATTENTION] = attention
+    def set_awake(self, index: int, awake: bool) -> None:
+        self._words[_LINES + index * _LINE + _AWAKE] = awake
 
     @property
     def is_closing(self) -> bool:
@@ -168,6 +160,6 @@ class PoolMemory:
         """Whether dead worker `index` ever came to life, and the event that it left undone, 0 for none."""
         line = _LINES + index * _LINE
         was_alive, in_hand = bool(self._words[line + _ALIVE]), self._words[line + _IN_HAND]
-        for word in (_AWAITED, _IN_HAND, _ALIVE, _ATTENTION, _STALLED):
+        for word in (_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED):
             self._words[line + word] = 0
         return was_alive, in_hand if in_hand > self.committed_sequence else 0

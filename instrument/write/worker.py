@@ -27,7 +27,7 @@ from instrument.write import commit, memory, message, stream
 from instrument.write.commit import Notice, State
 from instrument.write.layout import LAYOUTS
 from instrument.write.ring import MORE, START, Chunk
-from instrument.write.shared import ASLEEP, AWAKE, GATHERED_BYTES, GATHERING, Config, PoolMemory
+from instrument.write.shared import Config, PoolMemory
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
 _BATCH_BYTES = 1 << 20
@@ -36,9 +36,6 @@ _BATCH_BYTES = 1 << 20
 _LINGER_MS = 2
 #: Announcing sleep and publishing an event are ordered by no lock; one look after so long makes up for that.
 _LAST_LOOK_MS = 50
-#: Between the steps of a training a worker's code leaves the processor's caches, and the first event after that costs
-#: two to three times what the next one does. So long may an event wait for the next ones: nobody sees it.
-_GATHER_MS = 60
 #: Waiting for a turn is not idling: a look at the state this often guards against a bell that nobody rang.
 _TURN_POLL_MS = 500
 #: So often does a worker look for others' commits once the trainer, who would replace a dead worker, is gone.
@@ -75,7 +72,7 @@ class Worker:
         self._touched_bytes = 0
         self._trainer_is_gone = False
         self._pool.come_to_life(self._index)
-        self._pool.set_attention(self._index, AWAKE)
+        self._pool.set_awake(self._index, True)
 
     def run(self) -> None:
         while True:
@@ -85,8 +82,7 @@ class Worker:
             if self._trainer_is_gone:
                 break
             self._touch_ahead()
-            if self._rest():
-                self._gather()
+            self._rest()
         self._committer.close()
         if all(ring.head == ring.tail for ring in self._pool.rings):  # a predecessor may have died in a large event
             commit.trim(self._paths, self._pool.state)
@@ -95,28 +91,17 @@ class Worker:
         self._ring.release(self._position)
         os.eventfd_write(self._config.trainer_bell, 1)
 
-    def _rest(self) -> bool:
-        """Sleep until there may be something: for a moment as one who is awake, then until the bell rings; whether it
-        came to that."""
+    def _rest(self) -> None:
+        """Sleep until there may be something: for a moment as one who is awake, then until the bell rings."""
         self._wait(_LINGER_MS)
         if self._has_news():
-            return False
-        self._pool.set_attention(self._index, ASLEEP)
+            return
+        self._pool.set_awake(self._index, False)
         for timeout_ms in (0, _LAST_LOOK_MS, None):
             self._wait(timeout_ms)
             if self._has_news():
                 break
-        self._pool.set_attention(self._index, AWAKE)
-        return True
-
-    def _gather(self) -> None:
-        """Let a few small events come together, unless somebody waits for them: who does has rung as well."""
-        if self._trainer_is_gone or self._clear_bell() > 1:
-            return
-        self._pool.set_attention(self._index, GATHERING)
-        if self._ring.head - self._position <= GATHERED_BYTES:
-            self._wait(_GATHER_MS)
-        self._pool.set_attention(self._index, AWAKE)
+        self._pool.set_awake(self._index, True)
 
     def _has_news(self) -> bool:
         return self._trainer_is_gone or self._ring.head != self._position
@@ -316,12 +301,11 @@ class Worker:
                 self._trainer_is_gone = True
                 self._poll.unregister(self._socket)
 
-    def _clear_bell(self) -> int:
-        """How often it was rung."""
+    def _clear_bell(self) -> None:
         try:
-            return os.eventfd_read(self._bell)
+            os.eventfd_read(self._bell)
         except BlockingIOError:
-            return 0
+            pass
 
     def _touch_ahead(self) -> None:
         """Have the kernel provide pages before the trainer needs them."""
