@@ -22,7 +22,7 @@ endef
 .DELETE_ON_ERROR:
 # Two targets at once would install into one environment at once.
 .NOTPARALLEL:
-.PHONY: help demo test lint docs test-matrix test-slow test-examples test-packaging faults oracle tensorboard bench bench-read bench-profile dist clean
+.PHONY: help demo test lint docs messages test-matrix test-slow test-examples test-packaging faults oracle tensorboard bench bench-read bench-profile dist clean
 
 help: ## Print this list
 	@echo "usage: make TARGET [PYTHON=/path/to/python]"
@@ -44,6 +44,10 @@ lint: $(LINT)/installed.stamp ## Check style and types: ruff check, ruff format 
 docs: $(DOCS)/installed.stamp ## Build the documentation into build/site; a warning, or a link to nothing, ends it
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --quiet --strict
 	@echo "Open build/site/index.html"
+
+# In a copy of the tree, where a few tests that read the source fail: it is not the source any more.
+messages: $(VENV)/test.stamp ## List the messages of the package that no test makes happen, slow tests among them (TESTS=tests/read)
+	@$(VENV)/bin/python -m tests.docs.unsaid $(or $(TESTS),tests) -m "slow or not slow"
 
 test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROWS="ms2.7.2-np1" for some)
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)

@@ -86,8 +86,9 @@ def histogram_of_value(data: memoryview) -> Histogram:
             buckets = histogram_of_tensor(wire.as_bytes(field))
         elif field[0] == tb.EXACT:
             facts = histogram_codec.decode(wire.as_bytes(field))
-    if buckets is None or facts is None:
-        raise CorruptMessage("a histogram has no buckets")
+    # It is by these two that it was known for one of ours.
+    assert buckets is not None
+    assert facts is not None
     return replace(facts, left=buckets.left, width=buckets.width, counts=buckets.counts)
 
 

@@ -17,6 +17,8 @@ log = logging.getLogger("instrument")
 _WHAT_HAPPENED = {
     "gone": "What was recorded before step {} is lost",
     "stalled": "Step {} and what follows cannot be written at the moment",
+    "export": "A tensor of step {} cannot be exported",
+    "sync": "What was recorded may not survive a power failure",
 }
 
 

@@ -155,8 +155,6 @@ def dataset_graph(dataset: Any) -> Item:
         tree = mindspore.dataset.serialize(dataset)
     except Exception as error:  # whatever a user's Python transforms raise when MindSpore looks into them
         raise sources.Uncollectable(f"MindSpore cannot describe the dataset: {error}") from error
-    if not isinstance(tree, dict):
-        raise sources.Uncollectable(f"MindSpore describes the dataset as a {type(tree).__name__}")
     message = schema.message_class("DatasetGraph")()
     _fill_dataset(message, tree)
     return Item("dataset_graph", "dataset_graph", message.SerializeToString(deterministic=True))

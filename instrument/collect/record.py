@@ -92,7 +92,7 @@ class SummaryRecord:
         self._dialect = options.dialect
         self._session = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
-        earlier.tell(self._sink.path)
+        earlier.mention(self._sink.path)
         self._added = Added(self._sink)
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_beside)

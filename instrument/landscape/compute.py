@@ -32,6 +32,9 @@ from instrument.landscape.work import State, Work
 
 log = logging.getLogger("instrument")
 
+#: What a network raises that does not fit its samples or its form.
+_OF_NETWORKS = (EvaluationError, TypeError, ValueError, RuntimeError, AttributeError)
+
 
 @dataclass(frozen=True)
 class Question:
@@ -105,9 +108,8 @@ def _begin(question: Question, parts: Parts, work: Work, stack: ExitStack) -> tu
     if earlier is not None and earlier[0].versions == _versions() and _may_go_on(earlier[1], taken, parts, question):
         state, taken = earlier
         forward = stack.enter_context(Forward(parts, taken, metrics))
-        forward.use(Form(state.graph, state.joined, state.unfold, state.early))
-        found = Evaluator(forward, question.plane).at_point(question.plane.origin_point)
-        if np.array_equal(found, state.origin, equal_nan=True):
+        found = _origin(question, forward, Form(state.graph, state.joined, state.unfold, state.early))
+        if found is not None and np.array_equal(found, state.origin, equal_nan=True):
             return state, taken, forward
         log.info(
             "%s: the loss at the last checkpoint is another than before; all points are computed anew.", question.tag
@@ -118,6 +120,16 @@ def _begin(question: Question, parts: Parts, work: Work, stack: ExitStack) -> tu
     state = _first(question, forward, taken)
     work.begin(state, taken)
     return state, taken, forward
+
+
+def _origin(question: Question, forward: Forward, form: Form) -> Values | None:
+    """What an earlier process computed first; None where the network is another by now, and cannot be taken so."""
+    try:
+        forward.use(form)
+        return Evaluator(forward, question.plane).at_point(question.plane.origin_point)
+    except _OF_NETWORKS as error:
+        log.debug("The form %s cannot be taken: %s", form, error)
+        return None
 
 
 def _may_go_on(before: Samples, now: Samples, parts: Parts, question: Question) -> bool:
@@ -143,7 +155,7 @@ def _first(question: Question, forward: Forward, taken: Samples) -> State:
         origin = Evaluator(forward, plane).at_point(plane.origin_point)
     except EvaluationError:
         raise
-    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except _OF_NETWORKS as error:
         raise EvaluationError(
             f"The network cannot be evaluated on the samples of callback_fn: {type(error).__name__}: {error}"
         ) from error

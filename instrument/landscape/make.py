@@ -133,11 +133,16 @@ def run(
         surface = surface_of(question, known, answer, level, excluded, source.unit, source.steps_per_epoch)
         surfaces[:] = [surface]
         sink.write(Event.of(0, time.time(), [item_of(surface)]))
+        if answer.is_done.all():  # before the points are removed, of which the next call makes the surface
+            _check_written(sink, tag)
 
     answer = compute.compute(question, options.parts, options.output, write)
-    notice = sink.take_error()
-    if notice is not None:
-        raise InstrumentError(f"{tag} is computed, but cannot be written to {notice.path}: {notice.reason}.")
     if answer.samples < options.samples:
         log.info("%s: the dataset has %d samples; %d were asked for.", tag, answer.samples, options.samples)
     return surfaces[0]
+
+
+def _check_written(sink: Sink, tag: str) -> None:
+    notice = sink.take_error()
+    if notice is not None:
+        raise InstrumentError(f"{tag} is computed, but cannot be written to {notice.path}: {notice.reason}.")

@@ -12,6 +12,7 @@ killed in the middle of one leaves a record that is cut off by the next.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -125,8 +126,13 @@ class Work:
         """A point is finished; `values` (1 + metrics,)."""
         data = struct.pack("<q", point) + values.astype("<f8").tobytes()
         data += _CRC.pack(zlib.crc32(data))
-        if os.write(self._file, data) != len(data):
-            raise OSError(f"{self.path} is full: what has been computed so far stands there.")
+        try:
+            if os.write(self._file, data) == len(data):
+                return
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        raise OSError(f"{self.path} is full: what has been computed so far stands there.")
 
     def finished(self, columns: int, count: int) -> dict[int, NDArray[np.float64]]:
         """The points that are there already, (columns,) each; whatever follows a damaged record is cut off."""

@@ -161,17 +161,21 @@ class _Import:
                 own[name.encode("utf-8", "backslashreplace").decode()] = value
         return lineage.custom_message(own) if own else b""
 
-    def left_out(self) -> Iterator[str]:
+    def left_out(self) -> list[str]:
         """In words what is not there, or not as it was."""
+        left_out: list[str] = []
         for what, count in sorted(self._file.unread.items()):
-            yield f"{count} of {what}: there is no place for them"
-        yield from self._damaged
+            left_out.append(f"{count} of {what}: there is no place for them")
+        left_out += self._damaged
         if self._lost_hparams:
-            yield f"{self._lost_hparams} hyper-parameters without a value"
+            left_out.append(f"{self._lost_hparams} hyper-parameters without a value")
         if self._renamed:
-            yield f"{self._renamed} tags are not UTF-8: the bytes that are not stand as \\\\udcXX"
+            left_out.append(f"{self._renamed} tags are not UTF-8: the bytes that are not stand as \\udcXX")
         if self._wide:
-            yield f"{self._wide} histograms have over {_SHOWN_BUCKETS} buckets: MindInsight shows none of them"
+            left_out.append(
+                f"{self._wide} histograms have over {_SHOWN_BUCKETS} buckets: MindInsight shows none of them"
+            )
+        return left_out
 
 
 def _set(message: Any, name: str, value: Any) -> bool:

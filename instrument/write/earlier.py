@@ -34,7 +34,7 @@ def continuing() -> Iterator[None]:
         _is_continuing.reset(token)
 
 
-def tell(path: str) -> None:
+def mention(path: str) -> None:
     """Say it of the directory of a recorder's file, which holds nothing yet."""
     directory = os.path.dirname(path)
     if directory in _told or _is_continuing.get():

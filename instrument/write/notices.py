@@ -14,29 +14,35 @@ from instrument.write.commit import Notice
 
 log = logging.getLogger("instrument")
 
-#: What a `Notice` is about -> how the log says it, with its path, its step and its reason.
+#: What a `Notice` is about -> how the log says it.
 _WORDING = {
     "lost": (
         logging.ERROR,
-        "Events are missing from %s, the first at step %d: %s. Training goes on; recording is tried again each step.",
+        "Events are missing from %(path)s, the first at step %(step)d: %(reason)s. Training goes on; "
+        "recording is tried again each step.",
     ),
     "stalled": (
         logging.ERROR,
-        "Nothing can be written to %s at step %d: %s. Training goes on; what fits into memory is kept until there is "
-        "room, then events are dropped.",
+        "Nothing can be written to %(path)s at step %(step)d: %(reason)s. Training goes on; what fits into memory is "
+        "kept until there is room, then events are dropped.",
     ),
     "gone": (
         logging.ERROR,
-        "What %s held before step %d is lost: %s. Recording goes on there, in a new file where none is left.",
+        "What %(path)s held before step %(step)d is lost: %(reason)s. Recording goes on there, in a new "
+        "file where none is left.",
     ),
-    "limit": (logging.WARNING, "%s is full: step %d and what follows is not recorded (%s). Training goes on."),
+    "limit": (
+        logging.WARNING,
+        "%(path)s is full: step %(step)d and what follows is not recorded (%(reason)s). Training goes on.",
+    ),
     "sync": (
         logging.ERROR,
-        "%s (up to step %d) may not survive a power failure: %s. It can be read all the same.",
+        "%(path)s may not survive a power failure: %(reason)s. It can be read all the same.",
     ),
     "export": (
         logging.ERROR,
-        "%s (step %d) cannot be exported, nor may others: %s. The event file goes on without regard to it.",
+        "%(path)s (step %(step)d) cannot be exported, nor may others: %(reason)s. The event file goes on "
+        "without regard to it.",
     ),
 }
 
@@ -62,7 +68,7 @@ class Notices:
             cause = (notice.what, path, notice.reason)
             if cause not in self._known:
                 self._known.add(cause)
-                self.note(*_WORDING[notice.what], notice.path, notice.step, notice.reason)
+                self.note(*_WORDING[notice.what], notice._asdict())
             if notice.what != "limit":
                 self.errors += 1
                 self._first = self._first or notice

@@ -18,9 +18,11 @@ PACKAGE = ROOT / "instrument"
 
 _LEVELS = {"warning", "error", "exception", "info", "debug"}
 #: Function -> which argument is the text; of methods by their name alone.
-_TEXT_AT = {
+_TEXT_AT: dict[str, int | None] = {
     "log.log": 1, ".note": 1, "_say": 1, "Notice": 3, "say": 1, "_warn_once": 2, "_note": 3, "Damage": 3, "Problem": 1,
     "losses.add": 0, "self._losses.add": 0, "found.notes.append": 0, "self._reader.add": 2,
+    "tell": 0, "job.left_out.append": 0, "self._job.left_out.append": 0, "self.left_out.append": 0,
+    "left_out.append": 0, "self._damaged.append": 0, "job.leave_out": 1, "forks.tell": None,
     }  # fmt: skip
 #: printf's, without the spaces that would make one of "100 % of".
 _PRINTF = re.compile(r"%(\(\w+\))?[-#0+]*\d*(\.\d+)?[diouxXeEfFgGcrsa]")
@@ -39,6 +41,8 @@ class Place:
     line: int
     source: str
     texts: frozenset[str]
+    #: Where the expressions of the message begin and end, in lines from 1 and bytes of a line from 0.
+    spans: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
 
 
 @dataclass
@@ -92,7 +96,8 @@ class Collector:
                     texts = {plain(text) for one in arguments for text in self._texts(module, one)}
                     texts = {text for text in texts if " " in text and _letters(text) >= _FEWEST_LETTERS}
                     source = ast.unparse(node)
-                    yield Place(module.file, getattr(node, "lineno", 0), source, frozenset(texts))
+                    spans = tuple(_span(one) for one in arguments)
+                    yield Place(module.file, getattr(node, "lineno", 0), source, frozenset(texts), spans)
 
     def _texts(self, module: _Module, node: ast.expr) -> list[str]:
         """What an expression may be as a text, as far as the source says."""
@@ -200,6 +205,12 @@ class Collector:
         return found
 
 
+def _span(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    if isinstance(node, ast.Starred):
+        node = node.value
+    return (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+
+
 def _calls(module: _Module, name: str) -> Iterator[ast.Call]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name:
@@ -228,6 +239,8 @@ def _arguments(node: ast.AST) -> list[ast.expr]:
     if not isinstance(node, ast.Call):
         return []
     name = ast.unparse(node.func)
+    if name.endswith(".set_exception") and isinstance(node.args[0], ast.Call):
+        return node.args[0].args[:1]
     if name == "Row":  # of the profiler's table of states
         return [keyword.value for keyword in node.keywords if keyword.arg in ("refusal", "warning")]
     last = name.rpartition(".")[2]

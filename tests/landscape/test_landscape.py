@@ -161,7 +161,7 @@ def test_two_processes_do_not_compute_the_same(tmp_path: Path) -> None:
         work.Work(str(tmp_path), "plane", "a" * 64)
 
 
-def interrupted(directory: Path, monkeypatch: pytest.MonkeyPatch, callback: Any) -> None:
+def interrupted(directory: Path, monkeypatch: pytest.MonkeyPatch, callback: Any, **options: Any) -> None:
     at_point = compute.Evaluator.at_point
     count = iter(range(8))
 
@@ -173,7 +173,7 @@ def interrupted(directory: Path, monkeypatch: pytest.MonkeyPatch, callback: Any)
     with monkeypatch.context() as patch:
         patch.setattr(compute.Evaluator, "at_point", limited)
         with pytest.raises(Stop):
-            draw(directory, callback=callback)
+            draw(directory, callback=callback, **options)
 
 
 def test_a_dataset_that_shuffles_keeps_its_first_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,7 @@ def test_what_has_no_place_is_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     assert out["left_out"] == [
         f"{FILE}: 3 of audio: there is no place for them",
         f"{FILE}: 1 of log message: there is no place for them",
-        f"{FILE}: 1 tags are not UTF-8: the bytes that are not stand as \\\\udcXX",
+        f"{FILE}: 1 tags are not UTF-8: the bytes that are not stand as \\udcXX",
     ]
     assert read(tmp_path / "out").tags() == {"scalar": ["t\\udcff", "x"]}
 

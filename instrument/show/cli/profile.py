@@ -147,10 +147,19 @@ def _tell_incomplete(found: Profile, is_told: bool) -> None:
         print(f"instrument: window {found.number} is not complete{f': {reason}' if reason else ''}", file=sys.stderr)
 
 
+#: What a timeline leaves out -> in words, where it has none.
+_LEFT_OUT = {
+    "zero_timestamp": "events without a start (a time of zero)",
+    "open": "events without an end",
+    "negative": "events with a negative duration",
+    "too_long": "events that last more than eleven days",
+}
+
+
 def _tell_losses(found: Profile, written: timeline.Written | None, has_report: bool) -> None:
     """What is not in the output, unless the report has said so."""
     for what, amount in (written.left_out if written is not None else {}).items():
-        print(f"instrument: not in the timeline: {escape(what)}: {amount}", file=sys.stderr)
+        print(f"instrument: not in the timeline: {escape(_LEFT_OUT.get(what, what))}: {amount}", file=sys.stderr)
     count = len(found.problems)
     if count and not has_report:
         kinds = "1 kind" if count == 1 else f"{count} kinds"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple
@@ -95,7 +94,8 @@ def export(
     if not written:
         reasons = "; ".join(job.left_out) or "it has no tags"
         raise NoSuchRun(f"nothing of run {run.name!r} can be exported to {to}: {reasons}")
-    return written, [*job.left_out, *_superseded(job)]
+    _tell_superseded(job)
+    return written, job.left_out
 
 
 def no_match(run: Run, glob: str, tags: list[str]) -> str:
@@ -110,10 +110,10 @@ def matching(tags: list[str], glob: str) -> list[str]:
     return [tag for tag in tags if tag == glob or fnmatch.fnmatchcase(tag, glob)]
 
 
-def _superseded(job: Job) -> Iterator[str]:
+def _tell_superseded(job: Job) -> None:
     if job.superseded:
         return
     runs = [(kind, tag) for kind, tags in job.tags.items() for tag in tags]
     count = sum(len(job.run.points(*key, superseded=True)) - len(job.run.points(*key)) for key in runs)
     if count:
-        yield f"{count} superseded point{'s' * (count != 1)}: --superseded exports them too"
+        job.left_out.append(f"{count} superseded point{'s' * (count != 1)}: --superseded exports them too")

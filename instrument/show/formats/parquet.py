@@ -30,9 +30,6 @@ def export(job: Job) -> Iterator[Written]:
             "export to parquet needs pyarrow, which is not installed: pip install 'mindspore-instrument[parquet]'"
         ) from None
     for kind, tags in job.tags.items():
-        if kind not in rows.COLUMNS:
-            job.leave_out(kind, "parquet has no columns for them")
-            continue
         types = _types(kind, pyarrow)
         schema = pyarrow.schema(types)
         count = 0
