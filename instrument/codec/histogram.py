@@ -47,7 +47,9 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
         edges = _edges(low, high, flat.size, is_integer=False)
         return Histogram(edges[:-1], _widths(edges), _count(flat, edges), flat.size, low, high, total)
     if 0 < flat.size <= _FEW_VALUES:
-        ordered = np.sort(flat)  # infinities come to its ends, NaN to the last
+        # NumPy 2.4 leaves half floats out of order on some processors.
+        ordered = np.sort(flat.astype(np.float32) if flat.dtype == np.float16 else flat)
+        # Infinities came to its ends, NaN to the last.
         if math.isfinite(ordered[0]) and math.isfinite(ordered[-1]):
             return _from_ordered(ordered, _sum(flat))
     finite, nan_count, positive_count, negative_count = _split(flat)

@@ -162,6 +162,7 @@ DTYPES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # signalling NaN, in the test's own cast
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_pillow_sees_the_levels_of_any_numbers(rng: np.random.Generator, dtype: str) -> None:
     """Of any bits that a number can have, in one pixel, one row, one column and wide batches, grey and coloured."""
