@@ -21,7 +21,7 @@ MS = 10**6
 
 
 def profile_of(one: Capture) -> Profile:
-    return Profile("p", [one], None, Table("windows", {"window": [0]}))
+    return Profile("p", [one], None, Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]}))
 
 
 def said(one: Capture) -> dict[str, str]:

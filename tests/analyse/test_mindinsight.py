@@ -43,7 +43,9 @@ def pages(directory: Path, device: int = 0) -> dict[str, Any]:
 
 
 def made(**parts: Any) -> Profile:
-    return Profile("here", [capture(**parts)], None, Table("windows", {"window": [0]}))
+    return Profile(
+        "here", [capture(**parts)], None, Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]})
+    )
 
 
 @with_mindinsight

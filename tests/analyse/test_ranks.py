@@ -35,7 +35,7 @@ def rank(number: int, steps: Sequence[Parts], first: int = 1) -> Capture:
 
 
 def profile_of(*captures: Capture) -> Profile:
-    return Profile("run", captures, None, Table("windows", {"window": [0]}))
+    return Profile("run", captures, None, Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]}))
 
 
 def test_the_slowest_rank_is_the_one_for_which_the_others_wait() -> None:
