@@ -53,12 +53,16 @@ class Findings(NamedTuple):
     asked: int = 0
 
 
+def whole_lines(path: str) -> list[list[str]]:
+    """The words of a file's lines; not of the last one where a kill cut it, which happens where a page ends. None where
+    there is no file yet."""
+    text = Path(path).read_text() if Path(path).exists() else ""
+    return [line.split() for line in text.split("\n")[:-1]]
+
+
 def read_book(path: str) -> list[Told]:
-    """Nothing where there is no book yet."""
-    if not Path(path).exists():
-        return []
-    lines = [line.split() for line in Path(path).read_text().splitlines()]
-    return [Told(int(step), taken == "1", int(began), int(ended)) for step, taken, began, ended in lines]
+    """What the trainer noted of each event; it may have been killed before it could note the last one."""
+    return [Told(int(step), taken == "1", int(began), int(ended)) for step, taken, began, ended in whole_lines(path)]
 
 
 def check(plan: Plan, is_killed: bool) -> Findings:

@@ -47,9 +47,7 @@ class Tripwire(NamedTuple):
 
     def read_book(self) -> list[tuple[int, str]]:
         """When somebody died, in nanoseconds of the monotonic clock, and at which line of which file."""
-        path = Path(self.book)
-        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        return [(int(when), place) for when, place in lines]
+        return [(int(when), place) for when, place in ledger.whole_lines(self.book)]
 
 
 class Trainer:
