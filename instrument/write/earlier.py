@@ -37,10 +37,11 @@ def continuing() -> Iterator[None]:
 def mention(path: str) -> None:
     """Say it of the directory of a recorder's file, which holds nothing yet."""
     directory = os.path.dirname(path)
-    if directory in _told or _is_continuing.get():
+    own = names.recognise(os.path.basename(path))
+    if own is None or directory in _told or _is_continuing.get():
         return
     try:
-        found = _last_written(path)
+        found = _last_written(path, own)
     except OSError:
         return  # who cannot list the directory cannot read a run there either
     if found is None:
@@ -48,8 +49,7 @@ def mention(path: str) -> None:
     _told.add(directory)
     kind, last_written = found
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_written))
-    own = names.recognise(os.path.basename(path))
-    if own is not None and kind != own.kind:
+    if kind != own.kind:
         _tell_of_another_dialect(directory, when, kind)
         return
     log.warning(
@@ -75,26 +75,23 @@ def _tell_of_another_dialect(directory: str, when: str, kind: str) -> None:
         )  # fmt: skip
 
 
-def _last_written(path: str) -> tuple[str, float] | None:
+def _last_written(path: str, own: names.EventFileName) -> tuple[str, float] | None:
     """The kind of the older files that this one has to do with, and when the last of them was written.
 
     Where there are files of MindSpore's dialect, of any writer, TensorBoard's count for copies.
     """
-    own = names.recognise(os.path.basename(path))
-    if own is None:
-        return None
     older = _older(path)
-    of_own = [(name, entry) for name, entry in older if name.kind == own.kind and name.writer == own.writer]
     mindspores = [(name, entry) for name, entry in older if name.kind == names.SUMMARY]
-    tensorboards = [(name, entry) for name, entry in older if name.kind == names.TENSORBOARD]
-    if own.kind == names.TENSORBOARD and (written := _last_of(mindspores, "mindspore")) is not None:
+    if own.kind == names.TENSORBOARD and (written := _last_of(mindspores, names.SUMMARY)) is not None:
         return names.SUMMARY, written
-    if own.kind == names.SUMMARY and not mindspores:
-        ours = [(name, entry) for name, entry in tensorboards if _is_ours(entry.path)]
-        written = _last_of(ours, "tensorboard")
-        return None if written is None else (names.TENSORBOARD, written)
-    written = _last_of(of_own, "mindspore" if own.kind == names.SUMMARY else "tensorboard")
-    return None if written is None else (own.kind, written)
+    kind = own.kind
+    if kind == names.SUMMARY and not mindspores:
+        kind = names.TENSORBOARD
+        found = [(name, entry) for name, entry in older if name.kind == kind and _is_ours(entry.path)]
+    else:
+        found = [(name, entry) for name, entry in older if name.kind == kind and name.writer == own.writer]
+    written = _last_of(found, kind)
+    return None if written is None else (kind, written)
 
 
 _Older = list[tuple[names.EventFileName, "os.DirEntry[str]"]]
@@ -107,9 +104,9 @@ def _older(path: str) -> _Older:
     return [(name, entry) for name, entry in named if name is not None and not name.is_lineage]
 
 
-def _last_of(files: _Older, dialect: str) -> float | None:
-    """When the last of those was written that hold an event and are not being written."""
-    empty_bytes = _version_bytes(dialect) if files else 0
+def _last_of(files: _Older, kind: str) -> float | None:
+    """When the last of those files of one kind was written that hold an event and are not being written."""
+    empty_bytes = _version_bytes(kind) if files else 0
     found = []
     for _, entry in files:
         with suppress(FileNotFoundError):  # deleted at this moment
@@ -124,11 +121,12 @@ def _is_ours(path: str) -> bool:
     """Whether a recorder wrote the file: those that other tools write in TensorBoard's dialect are no copies."""
     try:
         with open(path, "rb") as file:
-            return tensorboard.WRITER.encode() in file.read(_version_bytes("tensorboard"))
+            return tensorboard.WRITER.encode() in file.read(_version_bytes(names.TENSORBOARD))
     except OSError:
         return False  # deleted at this moment, or not for us to read
 
 
-def _version_bytes(dialect: str) -> int:
+def _version_bytes(kind: str) -> int:
     """The length of a file without an event."""
+    dialect = "tensorboard" if kind == names.TENSORBOARD else "mindspore"
     return sum(map(len, frame.pack(LAYOUTS[dialect].version(0, 1.0))))

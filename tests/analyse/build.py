@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from instrument.analyse.profile import Profile
+from instrument.analyse.table import Table
 from instrument.trace.events import (
     AI_CORE,
     CPU,
@@ -85,3 +87,8 @@ def training(count: int = 3, interval: int = 10, forward: int = 20, backward: in
 def column(values: Iterable[Any]) -> list[Any]:
     """Python values, None for what is masked."""
     return np.ma.asarray(values).tolist()  # type: ignore[no-any-return]
+
+
+def profile_of(*captures: Capture, path: str = "here") -> Profile:
+    """A profile of one window, the only one at the path."""
+    return Profile(path, captures, None, Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]}))

@@ -10,18 +10,13 @@ import numpy as np
 import pytest
 
 from instrument.analyse import advice
-from instrument.analyse.profile import Profile, profile
-from instrument.analyse.table import Table
+from instrument.analyse.profile import profile
 from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, SPAN, SPAN_CALLBACK, Capture, PipelineStage
-from tests.analyse.build import T0, capture, executions, operator, steps, training
+from tests.analyse.build import T0, capture, executions, operator, profile_of, steps, training
 from tests.analyse.test_pipeline import batches, chain, device, waiting
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "samples"
 MS = 10**6
-
-
-def profile_of(one: Capture) -> Profile:
-    return Profile("p", [one], None, Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]}))
 
 
 def said(one: Capture) -> dict[str, str]:

@@ -10,16 +10,15 @@ import pytest
 from instrument.analyse.compare import Comparison, compare
 from instrument.analyse.profile import profile
 from instrument.trace.events import CPU, GPU, Capture
-from tests.analyse.build import T0, capture, column, executions, marked, operator, training
+from tests.analyse.build import T0, capture, column, executions, marked, operator, profile_of, training
 from tests.analyse.files import STEP_NS, cpu_window, directory_of
-from tests.analyse.test_advice import profile_of
 from tests.trace import encoders
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "samples"
 
 
 def compared(base: Capture, new: Capture) -> Comparison:
-    return compare(profile_of(base), profile_of(new))
+    return compare(profile_of(base, path="p"), profile_of(new, path="p"))
 
 
 def test_parts_of_the_step() -> None:

@@ -13,9 +13,8 @@ import pytest
 
 from instrument.analyse import mindinsight
 from instrument.analyse.profile import Profile, profile
-from instrument.analyse.table import Table
 from instrument.trace.events import BATCH, PipelineStage
-from tests.analyse.build import T0, capture, executions, operator, reduces, steps
+from tests.analyse.build import T0, capture, executions, operator, profile_of, reduces, steps
 from tests.analyse.files import cpu_window, event_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,9 +42,7 @@ def pages(directory: Path, device: int = 0) -> dict[str, Any]:
 
 
 def made(**parts: Any) -> Profile:
-    return Profile(
-        "here", [capture(**parts)], None, Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]})
-    )
+    return profile_of(capture(**parts))
 
 
 @with_mindinsight

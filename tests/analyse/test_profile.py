@@ -15,7 +15,7 @@ from instrument.analyse.profile import Profile, profile
 from instrument.codec import event
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.trace.events import Capture
-from tests.analyse.build import T0, capture, executions, operator
+from tests.analyse.build import T0, capture, executions, operator, profile_of
 from tests.analyse.files import NAMES, STEP_NS, cpu_window, directory_of, event_file
 from tests.read.build import SECONDS, framed
 
@@ -217,9 +217,7 @@ def test_the_timeline_is_written(three: Profile, tmp_path: Path) -> None:
 )
 def test_whatever_is_missing_is_not_available(given: Capture, tmp_path: Path) -> None:
     """Each table answers, nothing is NaN, and each empty one has its reason."""
-    found = Profile(
-        "here", [given], None, save.Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]})
-    )
+    found = profile_of(given)
     text = json.dumps(save.to_json(found), allow_nan=False)
     assert "NaN" not in text
     for name in ("idle", "overlap", "memory", "pipeline", "batches"):
@@ -237,12 +235,7 @@ def test_a_window_of_many_executions_takes_little_time() -> None:
     rows = np.repeat(rows, count)
     rows["start_ns"] += np.arange(count) * 10
     rows["operator"] = np.arange(count) % 500
-    found = Profile(
-        "here",
-        [capture(names, rows, target="ascend")],
-        None,
-        save.Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]}),
-    )
+    found = profile_of(capture(names, rows, target="ascend"))
     assert int(found.operators["count"].sum()) == count
     assert int(found.idle_streams["idle_ns"][0]) == 5 * (count - 1)
     assert len(found.idle) == 1000

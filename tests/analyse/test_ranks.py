@@ -10,10 +10,8 @@ import pytest
 
 from instrument.analyse import ranks
 from instrument.analyse.advice import advice
-from instrument.analyse.profile import Profile
-from instrument.analyse.table import Table
 from instrument.trace.events import AI_CORE, COMMUNICATION, OVERLAP, Capture
-from tests.analyse.build import BACKWARD, FORWARD, T0, UPDATE, capture, column, executions, marked, operator
+from tests.analyse.build import BACKWARD, FORWARD, T0, UPDATE, capture, column, executions, marked, operator, profile_of
 
 MS = 10**6
 REDUCE = operator("Default/grad_reducer/AllReduce-op0", "cpu")
@@ -32,10 +30,6 @@ def rank(number: int, steps: Sequence[Parts], first: int = 1) -> Capture:
         marks.append((step, begin, time))
     operators = (FORWARD, BACKWARD, REDUCE, UPDATE)
     return capture(operators, executions(*rows), steps=marked(*marks), device=number)
-
-
-def profile_of(*captures: Capture) -> Profile:
-    return Profile("run", captures, None, Table("windows", {"window": [0], "is_shown": [True], "place": ["events"]}))
 
 
 def test_the_slowest_rank_is_the_one_for_which_the_others_wait() -> None:

@@ -28,7 +28,10 @@ _TABLE = _table()
 
 
 def masked(data: bytes) -> int:
-    crc = crc32c(data)
+    return mask(crc32c(data))
+
+
+def mask(crc: int) -> int:
     return ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
 
 

@@ -15,7 +15,7 @@ import crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.docs.plain_frames import all_fields, double, fields, integers, masked, signed
+from tests.docs.plain_frames import all_fields, double, fields, integers, mask, masked, signed
 from tests.docs.plain_frames import crc32c as plain_crc32c
 from tests.docs.plain_reader import gap
 
@@ -70,7 +70,7 @@ def _payloads(path: Path) -> Iterator[memoryview]:
         if masked(bytes(data[at : at + 8])) != checksum or end > size_bytes:
             raise Broken(f"{path.name} has no frame at {at}")
         payload = data[at + 12 : end - 4]
-        if _mask(_crc(payload)) != struct.unpack_from("<I", data, end - 4)[0]:
+        if mask(_crc(payload)) != struct.unpack_from("<I", data, end - 4)[0]:
             raise Broken(f"the frame at {at} of {path.name} has another checksum")
         yield payload
         at = end
@@ -78,10 +78,6 @@ def _payloads(path: Path) -> Iterator[memoryview]:
 
 def _crc(payload: memoryview) -> int:
     return plain_crc32c(bytes(payload)) if len(payload) <= _SHORT_BYTES else int(crc32c.crc32c(payload))
-
-
-def _mask(crc: int) -> int:
-    return ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
 
 
 def _values(found: dict[int, Any]) -> list[dict[int, Any]]:
