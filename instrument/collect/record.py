@@ -288,7 +288,7 @@ class SummaryRecord:
         self._sink.say()  # a logging handler may want to record something
 
     def _write(self, event: Event) -> bool:
-        step, _, items, scalars, _ = event
+        step, items, scalars = event.step, event.items, event.scalars
         if items and self._session is not None:
             self._session.note(event)
         too_large = [item for item in items if is_too_large(item)] if items else ()

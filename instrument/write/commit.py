@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from instrument.codec import wire
 from instrument.eventfile import frame
+from instrument.eventfile.crc import crc32c
 from instrument.eventfile.writer import EventFileWriter
 from instrument.values import Event, Gap, Item
+from instrument.write import ahead
+from instrument.write.ahead import Ahead
 from instrument.write.layout import MINDSPORE, Layout
-from instrument.write.stream import Arrive, Frame
+from instrument.write.stream import Arrive, Frame, Later
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,6 +77,7 @@ class Job(NamedTuple):
 
     Where the event is still coming in, the frames are `streamed` ones, and `arrive` gives their bytes in that order.
     `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
+    `ahead` is a tensor of it that was written before, and is finished with `tail`.
     """
 
     sequence: int
@@ -85,6 +89,8 @@ class Job(NamedTuple):
     streamed: Sequence[Sequence[Frame]] = ()
     arrive: Arrive | None = None
     gaps: Sequence[Item] = ()
+    ahead: Ahead = Ahead()
+    tail: bytes = b""
 
     @property
     def total_bytes(self) -> int:
@@ -93,6 +99,13 @@ class Job(NamedTuple):
     def size_bytes(self, file: int) -> int:
         streamed = sum(one.size_bytes for one in self.streamed[file]) if self.streamed else 0
         return wire.size(self.frames[file]) + streamed
+
+    def without_frames(self) -> Job:
+        """The job of an event that is not written."""
+        return self._replace(failed=True, frames=NO_FRAMES, streamed=(), ahead=Ahead())
+
+    def has_part_in(self, file: int) -> bool:
+        return bool(self.frames[file] or (self.streamed and self.streamed[file]) or self.ahead.ends[file])
 
 
 def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE) -> Job:
@@ -166,12 +179,14 @@ class Committer:
                 one of them is streamed.
             Abandoned: the rest of a streamed job will not come; likewise.
         """
+        if jobs[0].ahead.is_written and not self._holds(jobs[0]):
+            jobs = [self._lose_with_file(jobs[0]), *jobs[1:]]
         lengths = state.lengths
         refused: set[int] = set()
         full = state.full
         with ExitStack() as undo:
             for file in self._files:
-                concerned = [job for job in jobs if job.frames[file] or (job.streamed and job.streamed[file])]
+                concerned = [job for job in jobs if job.has_part_in(file)]
                 if not concerned:
                     continue
                 length = lengths[file] or (wire.size(self._version(file)) if file else 0)
@@ -204,9 +219,12 @@ class Committer:
     def _append(self, file: int, jobs: list[Job], length: int) -> tuple[int, int]:
         """Write the frames behind the first `length` bytes of the file; where they begin and end."""
         path = jobs[-1].paths[file]
+        written, tail = jobs[0].ahead, []
+        if written.ends[file]:
+            length, tail = written.ends[file], written.tail(file, jobs[0].tail)
         try:
             writer, start, version = self._writer(file, path, length)
-            end = writer.append([*version, *(piece for job in jobs for piece in job.frames[file])], start)
+            end = writer.append([*version, *tail, *(piece for job in jobs for piece in job.frames[file])], start)
             try:
                 for job in jobs:
                     for one in job.streamed[file] if job.streamed else ():
@@ -234,6 +252,50 @@ class Committer:
         start = min(writer.size_bytes, length)  # another worker has begun it anew where it is shorter
         is_new = not start and (file != SUMMARY or length > 0)  # the first file was begun by whoever made it
         return writer, start, self._version(file) if is_new else []
+
+    # ------------------------------------------------------------------ ahead of an event
+
+    def write_ahead(self, state: State, job: Job) -> Ahead:
+        """Write what comes in of a job with one tensor and a ticket for a step, all but its tail.
+
+        Raises:
+            OSError, Abandoned: the files end where they did.
+        """
+        assert job.arrive is not None
+        arrive = job.arrive
+        ends, crcs, place = [0] * len(NO_FRAMES), [0] * len(NO_FRAMES), (0, 0)
+        with ExitStack() as undo:
+            for file, frames in enumerate(job.streamed):
+                for one in frames:
+                    committed_bytes = state.lengths[file]
+                    writer, start, version = self._writer(file, job.paths[file], committed_bytes)
+                    if start < committed_bytes:
+                        raise FileNotFoundError  # which is said when an event is written
+                    undo.callback(writer.cut, committed_bytes)
+                    payload = one.payload[1:]  # without time and step
+                    head = frame.head(wire.size(payload) + ahead.TAIL_BYTES)
+                    end = writer.append([*version, head], start)
+                    for piece in payload:
+                        if isinstance(piece, Later) and piece.is_as_given:
+                            place = (file, end)
+                        for data in piece.buffers(arrive) if isinstance(piece, Later) else (piece,):
+                            crcs[file] = crc32c(data, crcs[file])
+                            end = writer.append([data], end)
+                    ends[file] = end
+            undo.pop_all()
+        return Ahead(job.step, job.sequence, *place, tuple(ends), tuple(crcs))
+
+    def _holds(self, job: Job) -> bool:
+        """Whether what was written ahead of a job is still there."""
+        ends = enumerate(job.ahead.ends)
+        return all(self._writer(file, job.paths[file], end)[1] == end for file, end in ends if end)
+
+    def _lose_with_file(self, job: Job) -> Job:
+        event = Event(job.step, 0.0, job.gaps)
+        reason = "what was written of it was deleted or cut"
+        return lose(job.sequence, event, job.paths, reason, self._report, self._layout)
+
+    # ------------------------------------------------------------------ files
 
     def _version(self, file: int) -> wire.Pieces:
         payload = self._layout.version(file, time.time())

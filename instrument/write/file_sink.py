@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from instrument import forks
-from instrument.values import Event
+from instrument.values import Event, Item
 from instrument.write import commit
+from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice, State
 from instrument.write.limits import full_files, is_summary_full
 from instrument.write.notices import Missing, Notices
@@ -51,6 +53,12 @@ class FileSink:
         )  # fmt: skip
 
     def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
+        return None
+
+    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
+        return None
+
+    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
         return None
 
     def write(self, event: Event, says: bool = True) -> bool:

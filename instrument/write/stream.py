@@ -39,6 +39,11 @@ class Later:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def is_as_given(self) -> bool:
+        """Whether these are the bytes that were sent."""
+        return self._code == self._wanted
+
     def buffers(self, arrive: Arrive) -> Iterator[memoryview]:
         rest = self._length
         while rest:

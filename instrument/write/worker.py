@@ -23,10 +23,11 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from instrument.values import Event
-from instrument.write import commit, memory, message, stream
+from instrument.write import ahead, commit, memory, message, stream
+from instrument.write.ahead import Ahead
 from instrument.write.commit import Notice, State
 from instrument.write.layout import LAYOUTS
-from instrument.write.ring import MORE, START, Chunk
+from instrument.write.ring import AHEAD, MORE, START, Chunk
 from instrument.write.shared import Config, PoolMemory
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
@@ -138,7 +139,8 @@ class Worker:
             return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report, self._layout)
         if exports:
             commit.export_tensors(event, self._config.export_directory, self._report)
-        return commit.encode(chunk.sequence, event, paths, self._report, self._layout)
+        job = commit.encode(chunk.sequence, event, paths, self._report, self._layout)
+        return self._with_ahead(job, event) if event.ahead else job
 
     def _note(self, further: message.Paths) -> tuple[str, ...]:
         """The paths of an event's files; those that it needs are remembered."""
@@ -155,14 +157,18 @@ class Worker:
             return  # what went before was a predecessor's; the trainer sends the event again
         self._pool.take_in_hand(self._index, first.sequence)
         arrivals = self._arrivals(bytes(first.payload))
+        if first.flags & AHEAD:
+            self._write_ahead(first.sequence, arrivals)
+            self._pool.take_in_hand(self._index, 0)
+            return
         try:
-            job = self._begin(first.sequence, arrivals)
+            job = self._begin(first.sequence, arrivals, self._report)
             try:
                 self._await_turn(job.sequence)
                 state = self._committer.apply(self._pool.state, [job])
             except OSError as error:
                 self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
-                job = job._replace(failed=True, frames=commit.NO_FRAMES, streamed=())
+                job = job.without_frames()
                 state = self._committer.apply(self._pool.state, [job])
             for _ in arrivals:
                 pass  # what a refused or broken event still has to say
@@ -170,25 +176,26 @@ class Worker:
             return
         self._publish(state)
 
-    def _begin(self, sequence: int, arrivals: Iterator[memoryview]) -> commit.Job:
+    def _begin(self, sequence: int, arrivals: Iterator[memoryview], report: commit.Report) -> commit.Job:
         def arrive() -> memoryview:
             return next(arrivals)
 
         bare, further, parts = message.unpack_head(stream.gather_head(arrive))
         layout, paths = self._layout, self._note(further)
         if sequence in self._config.given_up:
-            return commit.lose(sequence, bare, paths, "workers die of it", self._report, layout)
+            return commit.lose(sequence, bare, paths, "workers die of it", report, layout)
         try:
             exports = bool(self._config.export_directory)
             event, copy = stream.begin(bare, parts, arrive, layout, is_whole=exports)
             if exports:
-                commit.export_tensors(event, self._config.export_directory, self._report)
-            return commit.begin(sequence, event, paths, arrive, layout, copy)
+                commit.export_tensors(event, self._config.export_directory, report)
+            job = commit.begin(sequence, event, paths, arrive, layout, copy)
+            return self._with_ahead(job, event) if event.ahead else job
         except Exception as error:
             if isinstance(error, stream.Abandoned):
                 raise
             # What it says is missing before it, the next one says again.
-            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", self._report, layout)
+            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
 
     def _arrivals(self, head: bytes) -> Iterator[memoryview]:
         """The chunks of a large event, each valid until the next is asked for.
@@ -209,6 +216,34 @@ class Worker:
                 raise stream.Abandoned
             self._position, flags = chunk.end, chunk.flags
             yield chunk.payload
+
+    def _write_ahead(self, sequence: int, arrivals: Iterator[memoryview]) -> None:
+        """Write a tensor while it comes in, as far as that goes before its event is known; what fails is not told: the
+        trainer sends it again as a part of the event."""
+        self._pool.ahead = written = Ahead()
+        try:
+            job = self._begin(sequence, arrivals, lambda notice: None)
+            self._await_turn(sequence)
+            try:
+                written = self._committer.write_ahead(self._pool.state, job)
+            except OSError:
+                written = Ahead(job.step)
+            for _ in arrivals:
+                pass
+        except stream.Abandoned:
+            return
+        self._pool.ahead = written
+        os.eventfd_write(self._config.trainer_bell, 1)
+
+    def _with_ahead(self, job: commit.Job, event: Event) -> commit.Job:
+        """The job with the tensor of its event that was written before."""
+        written = self._pool.ahead
+        if job.failed:
+            return job
+        if (written.ticket, written.sequence) != (event.ahead, job.sequence):
+            reason = "what was written of it is gone"
+            return commit.lose(job.sequence, event, job.paths, reason, self._report, self._layout)
+        return job._replace(ahead=written, tail=ahead.time_and_step(event.wall_time, event.step))
 
     # ------------------------------------------------------------------ in order, into the files
 
@@ -269,7 +304,7 @@ class Worker:
                     if attempt is job and job.events:
                         self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
             else:
-                state = self._committer.apply(self._pool.state, [job._replace(failed=True, frames=commit.NO_FRAMES)])
+                state = self._committer.apply(self._pool.state, [job.without_frames()])
             self._publish(state)
 
     def _publish(self, state: State) -> None:
