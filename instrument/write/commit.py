@@ -263,7 +263,7 @@ class Committer:
         """
         assert job.arrive is not None
         arrive = job.arrive
-        ends, crcs, place = [0] * len(NO_FRAMES), [0] * len(NO_FRAMES), (0, 0)
+        ends, crcs, place = [0] * len(NO_FRAMES), [0] * len(NO_FRAMES), (0, 0, False)
         with ExitStack() as undo:
             for file, frames in enumerate(job.streamed):
                 for one in frames:
@@ -276,12 +276,13 @@ class Committer:
                     head = frame.head(wire.size(payload) + ahead.TAIL_BYTES)
                     end = writer.append([*version, head], start)
                     for piece in payload:
-                        if isinstance(piece, Later) and piece.is_as_given:
-                            place = (file, end)
+                        if isinstance(piece, Later) and (piece.is_as_given or not place[1]):
+                            place = (file, end, not piece.is_as_given)
                         for data in piece.buffers(arrive) if isinstance(piece, Later) else (piece,):
                             crcs[file] = crc32c(data, crcs[file])
                             end = writer.append([data], end)
                     ends[file] = end
+                    writer.forget_end()
             undo.pop_all()
         return Ahead(job.step, job.sequence, *place, tuple(ends), tuple(crcs))
 

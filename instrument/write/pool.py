@@ -187,7 +187,7 @@ class PoolSink:
         with self._lock:
             if self._feed.is_over or (written := self._feed.pool.ahead).ticket != ticket.number:
                 return None
-            return ticket.read(self._files.paths[written.values_file], written.values_at)
+            return ticket.read(self._files.paths[written.values_file], written.values_at, bool(written.has_singles))
 
     def _write(self, event: Event) -> bool:
         feed, limit = self._feed, self._max_file_bytes
