@@ -149,6 +149,12 @@ def lose(
     return Job(sequence, step, _frames(Event(step, time.time(), [*_gaps(event), gap]), layout), paths, failed=True)
 
 
+def lose_with_ahead(job: Job, report: Report, layout: Layout) -> Job:
+    """The same for one a part of which is not there any more."""
+    event = Event(job.step, 0.0, job.gaps)
+    return lose(job.sequence, event, job.paths, "what was written of it is gone", report, layout)
+
+
 def gap_event(gap: Gap) -> Event:
     return Event(gap.first_step, time.time(), [gap_item(gap)])
 
@@ -180,7 +186,7 @@ class Committer:
             Abandoned: the rest of a streamed job will not come; likewise.
         """
         if jobs[0].ahead.is_written and not self._holds(jobs[0]):
-            jobs = [self._lose_with_file(jobs[0]), *jobs[1:]]
+            jobs = [lose_with_ahead(jobs[0], self._report, self._layout), *jobs[1:]]
         lengths = state.lengths
         refused: set[int] = set()
         full = state.full
@@ -290,11 +296,6 @@ class Committer:
         """Whether what was written ahead of a job is still there."""
         ends = enumerate(job.ahead.ends)
         return all(self._writer(file, job.paths[file], end)[1] == end for file, end in ends if end)
-
-    def _lose_with_file(self, job: Job) -> Job:
-        event = Event(job.step, 0.0, job.gaps)
-        reason = "what was written of it was deleted or cut"
-        return lose(job.sequence, event, job.paths, reason, self._report, self._layout)
 
     # ------------------------------------------------------------------ files
 

@@ -350,7 +350,7 @@ def test_its_file_is_deleted(sink_at: OpenSink, caplog: pytest.LogCaptureFixture
     assert steps(sink.path) == [3]
     assert [(gap.events, gap.first_step) for gap in gaps(sink.path)] == [(1, 2)]
     assert sink.stats.lost == 1
-    assert any("what was written of it was deleted or cut" in text for text in messages(caplog))
+    assert any("the first at step 2: what was written of it is gone" in text for text in messages(caplog))
     assert any("What" in text and "is lost: it was deleted or cut" in text for text in messages(caplog))
 
 
