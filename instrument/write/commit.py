@@ -24,15 +24,12 @@ from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.stream import Arrive, Frame, Later
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 #: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
 SUMMARY, LINEAGE = 0, 1
 #: What an event has for the files that there may be, where it has nothing.
 NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
-
-_LONGEST_NAME_BYTES = 200
 
 
 class Notice(NamedTuple):
@@ -323,51 +320,3 @@ def trim(paths: Sequence[str], state: State) -> None:
                 os.truncate(path, committed_bytes)
         except OSError:
             pass  # it was taken away, or cannot be cut: a reader passes over the half frame
-
-
-def export_tensors(event: Event, directory: str, report: Report) -> None:
-    """Write each tensor of the event to `{directory}/tensor/{tag}_{step}.npy`; bfloat16 as float32.
-
-    The tag is percent-encoded, so that different tags are different files inside the directory.
-    """
-    import numpy as np
-
-    for item in event.items:
-        if item.kind != "tensor":
-            continue
-        path = os.path.join(directory, "tensor", f"{_file_stem(item.tag)}_{event.step}.npy")
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            _save(path, np.asarray(item.payload))
-        except OSError as error:
-            report(Notice("export", event.step, path, os.strerror(error.errno or 0)))
-        except ValueError as error:  # objects
-            report(Notice("export", event.step, path, str(error)))
-
-
-def _save(path: str, array: NDArray[np.generic]) -> None:
-    """Write an `.npy` file, or leave none behind."""
-    import numpy as np
-
-    partial = path + ".part"
-    try:
-        with open(partial, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(partial, path)
-    except BaseException:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise
-
-
-def _file_stem(tag: str) -> str:
-    from urllib.parse import quote
-
-    data = tag.encode("utf-8", "surrogatepass")
-    stem = quote(data, safe="")
-    if len(stem) <= _LONGEST_NAME_BYTES:
-        return stem
-    from hashlib import sha256
-
-    # "~" is never percent-encoded, but a digest behind it makes a clash with a shorter tag's name impossible in effect.
-    return f"{stem[: _LONGEST_NAME_BYTES - 65]}~{sha256(data).hexdigest()}"

@@ -12,6 +12,7 @@ from instrument.values import Event, Item
 from instrument.write import commit
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice, State
+from instrument.write.exports import export_tensors
 from instrument.write.limits import full_files, is_summary_full
 from instrument.write.notices import Missing, Notices
 from instrument.write.sink import Files, Stats
@@ -94,7 +95,7 @@ class FileSink:
         except OSError as error:
             return self._lose(event.step, self._files.target.directory, error)
         if self._files.export_directory:
-            commit.export_tensors(event, self._files.export_directory, self._notices.add)
+            export_tensors(event, self._files.export_directory, self._notices.add)
         if self._layout.has_tensorboard:
             event = self._tags.named(event)
         whole = self._missing.before(event) if says_missing else event

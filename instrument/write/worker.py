@@ -26,6 +26,7 @@ from instrument.values import Event
 from instrument.write import ahead, commit, memory, message, stream
 from instrument.write.ahead import Ahead
 from instrument.write.commit import Notice, State
+from instrument.write.exports import export_tensors
 from instrument.write.layout import LAYOUTS
 from instrument.write.ring import AHEAD, MORE, START, Chunk
 from instrument.write.shared import Config, PoolMemory
@@ -138,7 +139,7 @@ class Worker:
         if chunk.sequence in self._config.given_up:
             return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report, self._layout)
         if exports:
-            commit.export_tensors(event, self._config.export_directory, self._report)
+            export_tensors(event, self._config.export_directory, self._report)
         job = commit.encode(chunk.sequence, event, paths, self._report, self._layout)
         return self._with_ahead(job, event) if event.ahead else job
 
@@ -188,7 +189,7 @@ class Worker:
             exports = bool(self._config.export_directory)
             event, copy = stream.begin(bare, parts, arrive, layout, is_whole=exports)
             if exports:
-                commit.export_tensors(event, self._config.export_directory, self._report)
+                export_tensors(event, self._config.export_directory, self._report)
             job = commit.begin(sequence, event, paths, arrive, layout, copy)
             return self._with_ahead(job, event) if event.ahead else job
         except Exception as error:
@@ -234,7 +235,9 @@ class Worker:
                     job = commit.begin(sequence, event, self._note(further), arrive, self._layout, copy)
                     self._await_turn(sequence)
                     written = self._committer.write_ahead(self._pool.state, job)
-                except (OSError, LookupError):  # a disk that is full, a type that files lack
+                except stream.Abandoned:
+                    raise
+                except Exception:  # noqa: BLE001  what cannot be written or encoded is told with its event
                     pass
             for _ in arrivals:
                 pass
