@@ -23,8 +23,15 @@ class Added:
         self._items: dict[tuple[str, str], Item] = {}
         self._sink = sink
         self._has_staged = False
-        #: What was written already, of which there is one at a time.
-        self._ahead: tuple[str, str] | None = None
+
+    @property
+    def _ahead(self) -> tuple[str, str] | None:
+        """What was written already, of which there is one at a time."""
+        for key, item in self._items.items():
+            payload: Any = item.payload
+            if isinstance(payload, Ticket):
+                return key
+        return None
 
     def add(self, item: Item) -> bool:
         """Keep an item; whether it is the second of its kind and tag, which replaces the first."""
@@ -41,23 +48,18 @@ class Added:
         """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
         array: Any = item.payload
         payload: Any = None
+        key, is_second = (item.kind, item.tag), False
         if may_stage and array.nbytes >= _STAGED_BYTES:
             payload = self._sink.stage(array)
-            if payload is None:
-                payload = self._send_ahead(item)
-            else:
+            if payload is not None:
                 self._has_staged = True
-        return self.add(item._replace(payload=np.array(array) if payload is None else payload))
-
-    def _send_ahead(self, item: Item) -> Ticket | None:
-        key = item.kind, item.tag
-        if item.kind != "tensor" or self._ahead not in (None, key):
-            return None
-        self._ahead = None
-        ticket = self._sink.ahead(item, self._copy_staged)
-        if ticket is not None:
-            self._ahead = key
-        return ticket
+            elif item.kind == "tensor" and (ahead := self._ahead) in (None, key):
+                if (
+                    is_second := ahead is not None
+                ):  # whose place in the file is lost, also where an interrupt comes then
+                    del self._items[key]
+                payload = self._sink.ahead(item, self._copy_staged)
+        return self.add(item._replace(payload=np.array(array) if payload is None else payload)) or is_second
 
     def take(self, plugin_filter: Callable[[str], bool] | None = None) -> tuple[dict[str, float], list[Item]]:
         """Scalars and other items since the last call; arrays are valid until the next event is written.
@@ -66,7 +68,7 @@ class Added:
         """
         scalars, self.scalars = self.scalars, {}
         items, self._items = self._items, {}
-        self._has_staged, self._ahead = False, None
+        self._has_staged = False
         found = list(items.values()) if items else []
         if plugin_filter is not None:
             found = [item for item in found if plugin_filter(item.kind)]
@@ -76,13 +78,12 @@ class Added:
     def keep(self) -> None:
         """Another event is written first: copy what would not survive that."""
         self._copy_staged()
-        if self._ahead is not None:
-            item = self._items[self._ahead]
-            payload: Any = item.payload
-            array = self._sink.fetch(payload) if isinstance(payload, Ticket) else None
+        if (key := self._ahead) is not None:
+            item = self._items[key]
+            ticket: Any = item.payload
+            array = self._sink.fetch(ticket)
             if array is not None:  # else its record will be told
-                self._items[self._ahead] = item._replace(payload=array)
-                self._ahead = None
+                self._items[key] = item._replace(payload=array)
 
     def _copy_staged(self) -> None:
         if self._has_staged:
