@@ -54,9 +54,8 @@ class Added:
             if payload is not None:
                 self._has_staged = True
             elif item.kind == "tensor" and (ahead := self._ahead) in (None, key):
-                if (
-                    is_second := ahead is not None
-                ):  # whose place in the file is lost, also where an interrupt comes then
+                is_second = ahead is not None
+                if is_second:  # its place is written over now, whether or not an interrupt comes meanwhile
                     del self._items[key]
                 payload = self._sink.ahead(item, self._copy_staged)
         return self.add(item._replace(payload=np.array(array) if payload is None else payload)) or is_second

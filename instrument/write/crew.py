@@ -122,7 +122,7 @@ class Crew:
         files = self._files
         config = Config(
             index, self._memory_fd, self._ring_bytes, self._bells, self._trainer_bell, theirs.fileno(),
-            files.summary_path, files.export_directory, files.target.max_file_bytes, self._blame.given_up,
+            files.paths, files.export_directory, files.target.max_file_bytes, self._blame.given_up,
             files.layout.dialect,
         )  # fmt: skip
         return spawn(config, [*self._fds, theirs.fileno()])

@@ -31,7 +31,7 @@ class Config(NamedTuple):
     """What a worker is told at its start.
 
     Descriptors are numbers that it inherits; `bells` has one a worker. `given_up` are the events to be left out.
-    `summary_path` is the recorder's first file.
+    `paths` are those of the recorder's files, empty for one that is not made yet; the first always is.
     """
 
     worker: int
@@ -40,7 +40,7 @@ class Config(NamedTuple):
     bells: list[int]
     trainer_bell: int
     socket: int
-    summary_path: str
+    paths: list[str]
     export_directory: str
     max_file_bytes: int | None
     given_up: list[int]

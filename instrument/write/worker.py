@@ -66,7 +66,7 @@ class Worker:
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
         self._layout = LAYOUTS[config.dialect]
-        self._paths: list[str] = []  # of all files, as far as they were named
+        self._paths = config.paths  # of all files, as far as they are known
         self._committer = commit.Committer(config.max_file_bytes, self._report, self._layout)
         # Whoever else was started for this ring is dead before this one looks into it.
         fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
@@ -145,7 +145,7 @@ class Worker:
 
     def _note(self, further: message.Paths) -> tuple[str, ...]:
         """The paths of an event's files; those that it needs are remembered."""
-        paths = (self._config.summary_path, *further)
+        paths = (self._paths[0], *further)
         self._paths = [one or known for one, known in zip_longest(paths, self._paths, fillvalue="")]
         return paths
 
