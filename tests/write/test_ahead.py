@@ -24,7 +24,7 @@ from instrument.write.pool import PoolSink
 from instrument.write.shared import PoolMemory
 from tests.write.build import gaps, numbers, records, scalar, steps, tensor, wait_until
 from tests.write.conftest import OpenSink
-from tests.write.pools import SMALL_RING, beside, messages, process, ring, stopped
+from tests.write.pools import SMALL_RING, beside, handler, messages, process, ring, signal_when, stopped
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
 
@@ -407,6 +407,46 @@ def test_a_disk_that_is_full_at_the_tail(sink_at: OpenSink, small_disk_of: Calla
     sink.close()
     assert [record.step for record in records(sink.path)] == [2, 2]
     assert (sink.stats.events, sink.stats.lost) == (1, 0)
+
+
+def test_an_interrupt_while_the_rest_is_sent(sink_at: OpenSink) -> None:
+    """The event is not there, and nothing of what was sent ahead of it stays behind what comes next."""
+    sink = sink_at(1, ring_bytes=SMALL_RING)
+    assert isinstance(sink, PoolSink)
+    assert sink.write(scalar(1))
+    item = send(sink, large(2.0))
+    size_bytes = os.path.getsize(sink.path)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with (
+        handler(interrupt),
+        signal_when(lambda: os.path.getsize(sink.path) > size_bytes),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        sink.write(Event(2, 4.0, [item, Item("tensor", "other", np.zeros(20_000_000, np.float32), "float32")]))
+    assert sink.write(scalar(3))
+    sink.flush()
+    assert half_frame(sink.path) == 0
+    assert numbers(sink.path) == [(1, 1.0), (3, 3.0)]
+
+
+def test_a_disk_that_is_full_in_the_second_file(sink_at: OpenSink, small_disk_of: Callable[[str], Path]) -> None:
+    """One file has taken all of an event and the other has no room: neither keeps anything behind what comes next."""
+    disk = small_disk_of("1m")
+    sink = sink_at(1, ring_bytes=SMALL_RING, directory=disk, dialect="both")
+    assert sink.write(scalar(1))
+    item = send(sink, large(2.0))
+    assert not sink.write(Event(2, 4.0, [item, Item("tensor", "other", np.zeros(100_000, np.float32), "float32")]))
+    assert sink.write(scalar(3))
+    sink.flush()
+    run = read(disk)
+    assert run.damage == []
+    assert run.tags() == {"scalar": ["loss"]}
+    assert run.scalars("loss").step.tolist() == [1, 3]
+    assert [gap.first_step for gap in run.gaps] == [2]
+    sink.close()
 
 
 # ---------------------------------------------------------------------- shared memory
