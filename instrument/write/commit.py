@@ -17,14 +17,14 @@ from instrument.codec import wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import Event, Gap, Item
+from instrument.events import Event, Item
 from instrument.write import ahead
 from instrument.write.ahead import Ahead
 from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.stream import Arrive, Frame, Later
 
 if TYPE_CHECKING:
-    pass
+    from instrument.values import Gap
 
 #: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
 SUMMARY, LINEAGE = 0, 1
@@ -140,6 +140,8 @@ def lose(
     sequence: int, event: Event, paths: tuple[str, ...], reason: str, report: Report, layout: Layout = MINDSPORE
 ) -> Job:
     """Report an event that cannot be written, and have its file say so at its place, behind what it says itself."""
+    from instrument.values import Gap  # most workers never need one
+
     step = event.step
     report(Notice("lost", step, paths[SUMMARY], reason))
     gap = gap_item(Gap(1, step, step, reason))

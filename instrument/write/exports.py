@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from instrument.values import Event
+from instrument.events import Event
 from instrument.write.commit import Notice, Report
 
 if TYPE_CHECKING:

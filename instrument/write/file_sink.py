@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from instrument import forks
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 from instrument.write import commit
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice, State

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from instrument.codec import tensor_fields
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 
 ALIGNMENT_BYTES = 64
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from instrument import forks
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 from instrument.write import watch
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice

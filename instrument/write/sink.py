@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 from instrument.write import commit
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from instrument.values import Event
+from instrument.events import Event
 from instrument.write import ahead, commit, memory, message, stream
 from instrument.write.ahead import Ahead
 from instrument.write.commit import Notice, State
