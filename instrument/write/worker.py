@@ -48,6 +48,8 @@ _LAST_HOPE_SECONDS = 30.0
 _LAST_HOPE_LOOKS = 80
 #: So often is an attempt passed over when the file system says that there is no room; quotas it does not tell.
 _RETRIES_WITHOUT_ROOM = 10
+#: So often does a worker whose trainer seems to be gone look whether it is.
+_LAST_LOOKS, _LAST_LOOK_SECONDS = 20, 0.01
 _TOUCH_AHEAD_BYTES = 8 << 20
 _NICE = 10
 
@@ -86,8 +88,17 @@ class Worker:
             self._touch_ahead()
             self._rest()
         self._committer.close()
-        if all(ring.head == ring.tail for ring in self._pool.rings):  # a predecessor may have died in a large event
+        is_empty = all(ring.head == ring.tail for ring in self._pool.rings)
+        if is_empty and self._is_last():  # a predecessor may have died in a large event
             commit.trim(self._paths, self._pool.state)
+
+    def _is_last(self) -> bool:
+        """Whether nobody comes after this: an interrupt in the trainer can leave a worker that it knows nothing of."""
+        for _ in range(_LAST_LOOKS):
+            if self._pool.is_over or os.getppid() != self._config.trainer:
+                return True
+            time.sleep(_LAST_LOOK_SECONDS)  # of a process that ends the sockets go first
+        return False
 
     def _release(self) -> None:
         self._ring.release(self._position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -315,6 +316,26 @@ def test_a_successor_finishes_it(sink_at: OpenSink, tmp_path: Path, dialect: str
     assert (run.tensors("large").values[0].array == 2.0).all()
     assert run.scalars("loss").step.tolist() == [1, 2]
     assert (sink.stats.events, sink.stats.lost) == (2, 0)
+
+
+def test_a_worker_that_nobody_knows(sink_at: OpenSink) -> None:
+    """One that was started and then forgotten by an interrupt takes nothing away from the one that is known."""
+    sink = sink_at(1, ring_bytes=SMALL_RING)
+    assert isinstance(sink, PoolSink)
+    assert sink.write(scalar(1))
+    item = send(sink, large(2.0))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    crew, first = sink._feed.crew, process(sink)
+    with theirs:
+        stray = crew._spawn(0, theirs)
+    ours.close()
+    first.send_signal(signal.SIGKILL)
+    assert stray.wait(20) == 0
+    wait_until(lambda: process(sink) is not first if crew.process(0) else False)
+    assert sink.write(Event(2, 4.0, [item]))
+    sink.close()
+    assert numbers(sink.path) == [(1, 1.0), (2, 2.0)]
+    assert sink.stats.lost == 0
 
 
 def test_a_worker_dies_while_it_writes(sink_at: OpenSink) -> None:
