@@ -7,6 +7,9 @@ sees a frame that is still being written.
 
 Whatever else is committed first is written over it, and the end cuts it off. Where it stands is told in shared memory,
 so that a worker's successor can finish it, and a recorder that has to write something else first can read it back.
+
+This is for MindSpore's dialect alone: readers of TensorBoard's files keep what they have read of a frame, and never
+recover where other bytes come in its place.
 """
 
 from __future__ import annotations
@@ -26,32 +29,26 @@ if TYPE_CHECKING:
 _WALL_TIME, _STEP = 1, 2
 _TIME_AND_STEP = struct.Struct("<BdB10s")
 TAIL_BYTES = _TIME_AND_STEP.size
-_NONE = (0, 0, 0, 0)
 
 
 class Ahead(NamedTuple):
-    """What stands behind the committed lengths: sent with a ticket, ahead of the event with number `sequence`.
+    """What stands behind the committed length of the first file: sent with a ticket, ahead of the event with number
+    `sequence`.
 
-    `ends` are the offsets behind it in the files that there may be, where its tail belongs, and `crcs` the checksums so
-    far; 0 in files that hold nothing of it, and in all of them where it could not be written. The values stand at
-    `values_at` in the file `values_file`, as they were given or, with `has_singles`, as float32, which holds them all.
+    Its tail belongs at `end`, which is 0 where it could not be written, and `crc` is the checksum so far. The values
+    stand at `values_at`, as they were given or, with `has_singles`, as float32, which holds them all.
     """
 
     ticket: int = 0
     sequence: int = 0
-    values_file: int = 0
     values_at: int = 0
     has_singles: int = 0
-    ends: tuple[int, ...] = _NONE
-    crcs: tuple[int, ...] = _NONE
+    end: int = 0
+    crc: int = 0
 
-    @property
-    def is_written(self) -> bool:
-        return any(self.ends)
-
-    def tail(self, file: int, tail: bytes) -> list[bytes]:
-        """What finishes the frame in a file; `tail` is what `time_and_step` gives."""
-        return [tail, frame.FOOTER.pack(mask(crc32c(tail, self.crcs[file])))]
+    def tail(self, time_and_step: bytes) -> bytes:
+        """What finishes the frame."""
+        return time_and_step + frame.FOOTER.pack(mask(crc32c(time_and_step, self.crc)))
 
 
 class Ticket(NamedTuple):

@@ -74,7 +74,7 @@ class Job(NamedTuple):
 
     Where the event is still coming in, the frames are `streamed` ones, and `arrive` gives their bytes in that order.
     `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
-    `ahead` is a tensor of it that was written before, and is finished with `tail`.
+    `ahead` is a tensor of it that was written before to the first file, and is finished with `tail`.
     """
 
     sequence: int
@@ -102,7 +102,9 @@ class Job(NamedTuple):
         return self._replace(failed=True, frames=NO_FRAMES, streamed=(), ahead=Ahead())
 
     def has_part_in(self, file: int) -> bool:
-        return bool(self.frames[file] or (self.streamed and self.streamed[file]) or self.ahead.ends[file])
+        return bool(
+            self.frames[file] or (self.streamed and self.streamed[file]) or (file == SUMMARY and self.ahead.end)
+        )
 
 
 def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE) -> Job:
@@ -112,7 +114,7 @@ def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, 
         frames = _frames(event, layout)
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
         return lose(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
-    events = 0 if gaps and len(event.items) == len(gaps) and not event.scalars else 1
+    events = 0 if gaps and len(event.items) == len(gaps) and not (event.scalars or event.ahead) else 1
     return Job(sequence, event.step, frames, paths, events=events, gaps=gaps)
 
 
@@ -184,7 +186,7 @@ class Committer:
                 one of them is streamed.
             Abandoned: the rest of a streamed job will not come; likewise.
         """
-        if jobs[0].ahead.is_written and not self._holds(jobs[0]):
+        if jobs[0].ahead.end and not self._holds(jobs[0]):
             jobs = [lose_with_ahead(jobs[0], self._report, self._layout), *jobs[1:]]
         lengths = state.lengths
         refused: set[int] = set()
@@ -224,9 +226,9 @@ class Committer:
     def _append(self, file: int, jobs: list[Job], length: int) -> tuple[int, int]:
         """Write the frames behind the first `length` bytes of the file; where they begin and end."""
         path = jobs[-1].paths[file]
-        written, tail = jobs[0].ahead, []
-        if written.ends[file]:
-            length, tail = written.ends[file], written.tail(file, jobs[0].tail)
+        tail: wire.Pieces = []
+        if file == SUMMARY and jobs[0].ahead.end:
+            length, tail = jobs[0].ahead.end, [jobs[0].tail]
         try:
             writer, start, version = self._writer(file, path, length)
             end = writer.append([*version, *tail, *(piece for job in jobs for piece in job.frames[file])], start)
@@ -267,34 +269,29 @@ class Committer:
             OSError, Abandoned: the files end where they did.
         """
         assert job.arrive is not None
-        arrive = job.arrive
-        ends, crcs, place = [0] * len(NO_FRAMES), [0] * len(NO_FRAMES), (0, 0, False)
-        with ExitStack() as undo:
-            for file, frames in enumerate(job.streamed):
-                for one in frames:
-                    committed_bytes = state.lengths[file]
-                    writer, start, version = self._writer(file, job.paths[file], committed_bytes)
-                    if start < committed_bytes:
-                        raise FileNotFoundError  # which is said when an event is written
-                    undo.callback(writer.cut, committed_bytes)
-                    payload = one.payload[1:]  # without time and step
-                    head = frame.head(wire.size(payload) + ahead.TAIL_BYTES)
-                    end = writer.append([*version, head], start)
-                    for piece in payload:
-                        if isinstance(piece, Later) and (piece.is_as_given or not place[1]):
-                            place = (file, end, not piece.is_as_given)
-                        for data in piece.buffers(arrive) if isinstance(piece, Later) else (piece,):
-                            crcs[file] = crc32c(data, crcs[file])
-                            end = writer.append([data], end)
-                    ends[file] = end
-                    writer.forget_end()
-            undo.pop_all()
-        return Ahead(job.step, job.sequence, *place, tuple(ends), tuple(crcs))
+        ((one,),) = [frames for frames in job.streamed if frames]
+        payload = one.payload[1:]  # without time and step
+        writer, start, _ = self._writer(SUMMARY, job.paths[SUMMARY], state.summary_bytes)
+        if start < state.summary_bytes:
+            raise FileNotFoundError  # which is said when an event is written
+        crc, values_at, has_singles = 0, 0, False
+        try:
+            end = writer.append([frame.head(wire.size(payload) + ahead.TAIL_BYTES)], start)
+            for piece in payload:
+                if isinstance(piece, Later) and (piece.is_as_given or not values_at):
+                    values_at, has_singles = end, not piece.is_as_given
+                for data in piece.buffers(job.arrive) if isinstance(piece, Later) else (piece,):
+                    crc = crc32c(data, crc)
+                    end = writer.append([data], end)
+        except BaseException:
+            writer.cut(start)
+            raise
+        writer.forget_end()
+        return Ahead(job.step, job.sequence, values_at, has_singles, end, crc)
 
     def _holds(self, job: Job) -> bool:
         """Whether what was written ahead of a job is still there."""
-        ends = enumerate(job.ahead.ends)
-        return all(self._writer(file, job.paths[file], end)[1] == end for file, end in ends if end)
+        return self._writer(SUMMARY, job.paths[SUMMARY], job.ahead.end)[1] == job.ahead.end
 
     # ------------------------------------------------------------------ files
 

@@ -215,7 +215,7 @@ class Feed:
         self._is_streaming = False
         return before, self.state
 
-    def send_ahead(self, event: Event, paths: tuple[str, ...]) -> Ahead | None:
+    def send_ahead(self, event: Event) -> Ahead | None:
         """Have the tensor of an event, which is larger than the ring, written ahead of the next event; None where it
         cannot be. Nothing is staged."""
         self._confirm()
@@ -227,12 +227,12 @@ class Feed:
         if not self._wait_for_room(lambda: self._is_committed(sequence - 1)):
             return None
         self._last_ticket = ticket = self._last_ticket + 1
-        buffers = message.pack_for_stream(event._replace(step=ticket), paths, self._order)
+        buffers = message.pack_for_stream(event._replace(step=ticket), ("",), self._order)
         self._is_streaming = True
         while self.pool.ticket != ticket:
             self._send_in_chunks(buffers, sequence, lambda: self.pool.ticket == ticket, AHEAD)
         written = self.pool.ahead
-        return written if written.is_written else None
+        return written if written.end else None
 
     def _buffers(self, event: Event, paths: tuple[str, ...]) -> list[bytes | memoryview]:
         """The bytes to send; what was staged gives its place to them."""

@@ -162,7 +162,8 @@ class PoolSink:
     def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
         feed = self._feed
         array: Any = item.payload
-        has_rules = self._max_file_bytes is not None or self._files.target.export_tensors
+        target = self._files.target
+        has_rules = target.max_file_bytes is not None or target.export_tensors or self._tags is not None
         with self._lock:
             if feed.is_over or self._is_writing or self._missing.is_any or has_rules:
                 return None
@@ -172,11 +173,9 @@ class PoolSink:
             try:
                 make_way()
                 feed.forget_staged()
-                event = Event(0, 0.0, [item])
-                paths = self._files.further(event)
-                written = feed.send_ahead(self._tags.named(event) if self._tags is not None else event, paths)
+                written = feed.send_ahead(Event(0, 0.0, [item]))
                 return Ticket(written.ticket, array.dtype, array.shape) if written is not None else None
-            except (GaveUp, OSError):
+            except GaveUp:
                 return None  # the write will say so
             finally:
                 self._is_writing = False
@@ -187,7 +186,7 @@ class PoolSink:
         with self._lock:
             if self._feed.is_over or (written := self._feed.pool.ahead).ticket != ticket.number:
                 return None
-            return ticket.read(self._files.paths[written.values_file], written.values_at, bool(written.has_singles))
+            return ticket.read(self.path, written.values_at, bool(written.has_singles))
 
     def _write(self, event: Event) -> bool:
         feed, limit = self._feed, self._max_file_bytes

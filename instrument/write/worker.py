@@ -267,7 +267,7 @@ class Worker:
             return job
         if (written.ticket, written.sequence) != (event.ahead, job.sequence):
             return commit.lose_with_ahead(job, self._report, self._layout)
-        return job._replace(ahead=written, tail=ahead.time_and_step(event.wall_time, event.step))
+        return job._replace(ahead=written, tail=written.tail(ahead.time_and_step(event.wall_time, event.step)))
 
     # ------------------------------------------------------------------ in order, into the files
 

@@ -66,7 +66,7 @@ def test_what_becomes_of_it_later_changes_nothing(opened: OpenRecord, tmp_path: 
         record.add_value("scalar", "loss", step / 2)
         record.add_value("histogram", "h", np.arange(1000.0))
         record.add_value("tensor", "large", value)
-        assert is_ahead(record)
+        assert is_ahead(record) == (dialect == "mindspore")
         record.add_value("tensor", "small", filled(step, 20_000))
         array[:] = 9.0
         if step == 2:
