@@ -79,9 +79,6 @@ class Worker:
         self._pool.set_awake(self._index, True)
 
     def run(self) -> None:
-        self._wait(0)
-        if self._trainer_is_gone and not self._is_last():
-            return  # what the trainer sends is for another, which starts as soon as this one is gone
         while True:
             self._clear_bell()
             while self._work():
