@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from instrument.values import Item
+from instrument.write.ahead import Ticket
 from instrument.write.sink import Sink
 
 #: Arrays from this size on are copied to where the next `record` will need them.
@@ -22,6 +23,8 @@ class Added:
         self._items: dict[tuple[str, str], Item] = {}
         self._sink = sink
         self._has_staged = False
+        #: What was written already, of which there is one at a time.
+        self._ahead: tuple[str, str] | None = None
 
     def add(self, item: Item) -> bool:
         """Keep an item; whether it is the second of its kind and tag, which replaces the first."""
@@ -37,9 +40,24 @@ class Added:
     def add_copy(self, item: Item, may_stage: bool) -> bool:
         """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
         array: Any = item.payload
-        staged = self._sink.stage(array) if may_stage and array.nbytes >= _STAGED_BYTES else None
-        self._has_staged |= staged is not None
-        return self.add(item._replace(payload=np.array(array) if staged is None else staged))
+        payload: Any = None
+        if may_stage and array.nbytes >= _STAGED_BYTES:
+            payload = self._sink.stage(array)
+            if payload is None:
+                payload = self._send_ahead(item)
+            else:
+                self._has_staged = True
+        return self.add(item._replace(payload=np.array(array) if payload is None else payload))
+
+    def _send_ahead(self, item: Item) -> Ticket | None:
+        key = item.kind, item.tag
+        if item.kind != "tensor" or self._ahead not in (None, key):
+            return None
+        self._ahead = None
+        ticket = self._sink.ahead(item, self._copy_staged)
+        if ticket is not None:
+            self._ahead = key
+        return ticket
 
     def take(self, plugin_filter: Callable[[str], bool] | None = None) -> tuple[dict[str, float], list[Item]]:
         """Scalars and other items since the last call; arrays are valid until the next event is written.
@@ -48,7 +66,7 @@ class Added:
         """
         scalars, self.scalars = self.scalars, {}
         items, self._items = self._items, {}
-        self._has_staged = False
+        self._has_staged, self._ahead = False, None
         found = list(items.values()) if items else []
         if plugin_filter is not None:
             found = [item for item in found if plugin_filter(item.kind)]
@@ -57,6 +75,16 @@ class Added:
 
     def keep(self) -> None:
         """Another event is written first: copy what would not survive that."""
+        self._copy_staged()
+        if self._ahead is not None:
+            item = self._items[self._ahead]
+            payload: Any = item.payload
+            array = self._sink.fetch(payload) if isinstance(payload, Ticket) else None
+            if array is not None:  # else its record will be told
+                self._items[self._ahead] = item._replace(payload=array)
+                self._ahead = None
+
+    def _copy_staged(self) -> None:
         if self._has_staged:
             for key, item in list(self._items.items()):
                 if isinstance(item.payload, np.ndarray):

@@ -51,7 +51,8 @@ class SummaryRecord:
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
-            default 24 MiB. A record larger than a worker's share passes through in pieces, and `record` waits for it.
+            default 24 MiB. What is larger than a worker's share passes through in pieces: a tensor during `add_value`
+            (one a step; of more a copy is kept, as of images and histograms), a record during `record`.
         system_metrics: True, or seconds between samples (True: 5): record what host, process and device are doing, from
             the first `record` on, as scalars `system/...`, for at most 0.5 % of a core. Needs psutil.
         dialect: whose files are written: `"mindspore"` MindInsight's, `"tensorboard"` TensorBoard's, or `"both"`.
@@ -288,7 +289,7 @@ class SummaryRecord:
         self._sink.say()  # a logging handler may want to record something
 
     def _write(self, event: Event) -> bool:
-        step, _, items, scalars, _ = event
+        step, items, scalars = event.step, event.items, event.scalars
         if items and self._session is not None:
             self._session.note(event)
         too_large = [item for item in items if is_too_large(item)] if items else ()

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from instrument.codec import wire
 from instrument.eventfile import frame
+from instrument.eventfile.crc import crc32c
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import Event, Gap, Item
+from instrument.events import Event, Item
+from instrument.write import ahead
+from instrument.write.ahead import Ahead
 from instrument.write.layout import MINDSPORE, Layout
-from instrument.write.stream import Arrive, Frame
+from instrument.write.stream import Arrive, Frame, Later
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from instrument.values import Gap
 
 #: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
 SUMMARY, LINEAGE = 0, 1
 #: What an event has for the files that there may be, where it has nothing.
 NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
-
-_LONGEST_NAME_BYTES = 200
 
 
 class Notice(NamedTuple):
@@ -74,6 +74,7 @@ class Job(NamedTuple):
 
     Where the event is still coming in, the frames are `streamed` ones, and `arrive` gives their bytes in that order.
     `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
+    `ahead` is a tensor of it that was written before, and is finished with `tail`.
     """
 
     sequence: int
@@ -85,6 +86,8 @@ class Job(NamedTuple):
     streamed: Sequence[Sequence[Frame]] = ()
     arrive: Arrive | None = None
     gaps: Sequence[Item] = ()
+    ahead: Ahead = Ahead()
+    tail: bytes = b""
 
     @property
     def total_bytes(self) -> int:
@@ -93,6 +96,13 @@ class Job(NamedTuple):
     def size_bytes(self, file: int) -> int:
         streamed = sum(one.size_bytes for one in self.streamed[file]) if self.streamed else 0
         return wire.size(self.frames[file]) + streamed
+
+    def without_frames(self) -> Job:
+        """The job of an event that is not written."""
+        return self._replace(failed=True, frames=NO_FRAMES, streamed=(), ahead=Ahead())
+
+    def has_part_in(self, file: int) -> bool:
+        return bool(self.frames[file] or (self.streamed and self.streamed[file]) or self.ahead.ends[file])
 
 
 def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE) -> Job:
@@ -130,10 +140,18 @@ def lose(
     sequence: int, event: Event, paths: tuple[str, ...], reason: str, report: Report, layout: Layout = MINDSPORE
 ) -> Job:
     """Report an event that cannot be written, and have its file say so at its place, behind what it says itself."""
+    from instrument.values import Gap  # most workers never need one
+
     step = event.step
     report(Notice("lost", step, paths[SUMMARY], reason))
     gap = gap_item(Gap(1, step, step, reason))
     return Job(sequence, step, _frames(Event(step, time.time(), [*_gaps(event), gap]), layout), paths, failed=True)
+
+
+def lose_with_ahead(job: Job, report: Report, layout: Layout) -> Job:
+    """The same for one a part of which is not there any more."""
+    event = Event(job.step, 0.0, job.gaps)
+    return lose(job.sequence, event, job.paths, "what was written of it is gone", report, layout)
 
 
 def gap_event(gap: Gap) -> Event:
@@ -166,12 +184,14 @@ class Committer:
                 one of them is streamed.
             Abandoned: the rest of a streamed job will not come; likewise.
         """
+        if jobs[0].ahead.is_written and not self._holds(jobs[0]):
+            jobs = [lose_with_ahead(jobs[0], self._report, self._layout), *jobs[1:]]
         lengths = state.lengths
         refused: set[int] = set()
         full = state.full
         with ExitStack() as undo:
             for file in self._files:
-                concerned = [job for job in jobs if job.frames[file] or (job.streamed and job.streamed[file])]
+                concerned = [job for job in jobs if job.has_part_in(file)]
                 if not concerned:
                     continue
                 length = lengths[file] or (wire.size(self._version(file)) if file else 0)
@@ -204,9 +224,12 @@ class Committer:
     def _append(self, file: int, jobs: list[Job], length: int) -> tuple[int, int]:
         """Write the frames behind the first `length` bytes of the file; where they begin and end."""
         path = jobs[-1].paths[file]
+        written, tail = jobs[0].ahead, []
+        if written.ends[file]:
+            length, tail = written.ends[file], written.tail(file, jobs[0].tail)
         try:
             writer, start, version = self._writer(file, path, length)
-            end = writer.append([*version, *(piece for job in jobs for piece in job.frames[file])], start)
+            end = writer.append([*version, *tail, *(piece for job in jobs for piece in job.frames[file])], start)
             try:
                 for job in jobs:
                     for one in job.streamed[file] if job.streamed else ():
@@ -235,6 +258,46 @@ class Committer:
         is_new = not start and (file != SUMMARY or length > 0)  # the first file was begun by whoever made it
         return writer, start, self._version(file) if is_new else []
 
+    # ------------------------------------------------------------------ ahead of an event
+
+    def write_ahead(self, state: State, job: Job) -> Ahead:
+        """Write what comes in of a job with one tensor and a ticket for a step, all but its tail.
+
+        Raises:
+            OSError, Abandoned: the files end where they did.
+        """
+        assert job.arrive is not None
+        arrive = job.arrive
+        ends, crcs, place = [0] * len(NO_FRAMES), [0] * len(NO_FRAMES), (0, 0, False)
+        with ExitStack() as undo:
+            for file, frames in enumerate(job.streamed):
+                for one in frames:
+                    committed_bytes = state.lengths[file]
+                    writer, start, version = self._writer(file, job.paths[file], committed_bytes)
+                    if start < committed_bytes:
+                        raise FileNotFoundError  # which is said when an event is written
+                    undo.callback(writer.cut, committed_bytes)
+                    payload = one.payload[1:]  # without time and step
+                    head = frame.head(wire.size(payload) + ahead.TAIL_BYTES)
+                    end = writer.append([*version, head], start)
+                    for piece in payload:
+                        if isinstance(piece, Later) and (piece.is_as_given or not place[1]):
+                            place = (file, end, not piece.is_as_given)
+                        for data in piece.buffers(arrive) if isinstance(piece, Later) else (piece,):
+                            crcs[file] = crc32c(data, crcs[file])
+                            end = writer.append([data], end)
+                    ends[file] = end
+                    writer.forget_end()
+            undo.pop_all()
+        return Ahead(job.step, job.sequence, *place, tuple(ends), tuple(crcs))
+
+    def _holds(self, job: Job) -> bool:
+        """Whether what was written ahead of a job is still there."""
+        ends = enumerate(job.ahead.ends)
+        return all(self._writer(file, job.paths[file], end)[1] == end for file, end in ends if end)
+
+    # ------------------------------------------------------------------ files
+
     def _version(self, file: int) -> wire.Pieces:
         payload = self._layout.version(file, time.time())
         return frame.pack(payload) if payload else []
@@ -259,51 +322,3 @@ def trim(paths: Sequence[str], state: State) -> None:
                 os.truncate(path, committed_bytes)
         except OSError:
             pass  # it was taken away, or cannot be cut: a reader passes over the half frame
-
-
-def export_tensors(event: Event, directory: str, report: Report) -> None:
-    """Write each tensor of the event to `{directory}/tensor/{tag}_{step}.npy`; bfloat16 as float32.
-
-    The tag is percent-encoded, so that different tags are different files inside the directory.
-    """
-    import numpy as np
-
-    for item in event.items:
-        if item.kind != "tensor":
-            continue
-        path = os.path.join(directory, "tensor", f"{_file_stem(item.tag)}_{event.step}.npy")
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            _save(path, np.asarray(item.payload))
-        except OSError as error:
-            report(Notice("export", event.step, path, os.strerror(error.errno or 0)))
-        except ValueError as error:  # objects
-            report(Notice("export", event.step, path, str(error)))
-
-
-def _save(path: str, array: NDArray[np.generic]) -> None:
-    """Write an `.npy` file, or leave none behind."""
-    import numpy as np
-
-    partial = path + ".part"
-    try:
-        with open(partial, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(partial, path)
-    except BaseException:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise
-
-
-def _file_stem(tag: str) -> str:
-    from urllib.parse import quote
-
-    data = tag.encode("utf-8", "surrogatepass")
-    stem = quote(data, safe="")
-    if len(stem) <= _LONGEST_NAME_BYTES:
-        return stem
-    from hashlib import sha256
-
-    # "~" is never percent-encoded, but a digest behind it makes a clash with a shorter tag's name impossible in effect.
-    return f"{stem[: _LONGEST_NAME_BYTES - 65]}~{sha256(data).hexdigest()}"

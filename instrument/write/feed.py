@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from instrument.values import Event
+from instrument.events import Event
 from instrument.write import message, stream
+from instrument.write.ahead import Ahead
 from instrument.write.commit import State
 from instrument.write.crew import Crew
-from instrument.write.ring import MORE, Ring, chunks
+from instrument.write.ring import AHEAD, MORE, START, Ring, chunks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,6 +75,7 @@ class Feed:
         #: Whether the favourite was sent a part of an event that nobody has committed.
         self._is_streaming = False
         self._sent: _Sent | None = None
+        self._last_ticket = 0
         self._last_state: State | None = None
 
     @property
@@ -208,10 +210,29 @@ class Feed:
         before = self.state
         self._is_streaming = True
         while not self._is_committed(sequence):
-            self._send_in_chunks(buffers, sequence)
+            self._send_in_chunks(buffers, sequence, lambda: self._is_committed(sequence))
         self.last_sequence = sequence
         self._is_streaming = False
         return before, self.state
+
+    def send_ahead(self, event: Event, paths: tuple[str, ...]) -> Ahead | None:
+        """Have the tensor of an event, which is larger than the ring, written ahead of the next event; None where it
+        cannot be. Nothing is staged."""
+        self._confirm()
+        if self._drop_when_full:
+            return None
+        self._choose()
+        self._make_ready(self._ring_bytes)
+        sequence = self.last_sequence + 1
+        if not self._wait_for_room(lambda: self._is_committed(sequence - 1)):
+            return None
+        self._last_ticket = ticket = self._last_ticket + 1
+        buffers = message.pack_for_stream(event._replace(step=ticket), paths, self._order)
+        self._is_streaming = True
+        while self.pool.ticket != ticket:
+            self._send_in_chunks(buffers, sequence, lambda: self.pool.ticket == ticket, AHEAD)
+        written = self.pool.ahead
+        return written if written.is_written else None
 
     def _buffers(self, event: Event, paths: tuple[str, ...]) -> list[bytes | memoryview]:
         """The bytes to send; what was staged gives its place to them."""
@@ -223,18 +244,22 @@ class Feed:
         items.sort(key=lambda item: item.kind == "tensor")  # what has to be gathered comes first
         return message.pack_for_stream(event._replace(items=items), paths, self._order)
 
-    def _send_in_chunks(self, buffers: list[bytes | memoryview], sequence: int) -> None:
-        """Send it once, to a worker that may die meanwhile."""
+    def _send_in_chunks(
+        self, buffers: list[bytes | memoryview], sequence: int, is_done: Callable[[], bool], mark: int = 0
+    ) -> None:
+        """Send it once, to a worker that may die meanwhile. `mark` is a further flag of the first chunk."""
         index = self._favourite
         ring, process = self._rings[index], self.crew.process(index)
         self._sent = None
 
         def is_over() -> bool:
-            return self._is_committed(sequence) or self.crew.process(index) is not process
+            return is_done() or self.crew.process(index) is not process
 
         for chunk, flags in chunks(buffers, self._ring_bytes // 256 * 64):
-            put = functools.partial(ring.put, [chunk], len(chunk), sequence, 0, flags)
-            if not flags & MORE:
+            put = functools.partial(
+                ring.put, [chunk], len(chunk), sequence, 0, flags | mark if flags & START else flags
+            )
+            if not (flags & MORE or mark):
                 self._sent = (ring, ring.head, sequence, True)
             self._wait(lambda put=put: is_over() or put(), stalls=True)  # type: ignore[misc]
             self.crew.wake(index)

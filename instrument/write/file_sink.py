@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from instrument import forks
-from instrument.values import Event
+from instrument.events import Event, Item
 from instrument.write import commit
+from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice, State
+from instrument.write.exports import export_tensors
 from instrument.write.limits import full_files, is_summary_full
 from instrument.write.notices import Missing, Notices
 from instrument.write.sink import Files, Stats
@@ -53,6 +56,12 @@ class FileSink:
     def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
         return None
 
+    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
+        return None
+
+    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
+        return None
+
     def write(self, event: Event, says: bool = True) -> bool:
         with self._lock:
             if self._closed:
@@ -86,7 +95,7 @@ class FileSink:
         except OSError as error:
             return self._lose(event.step, self._files.target.directory, error)
         if self._files.export_directory:
-            commit.export_tensors(event, self._files.export_directory, self._notices.add)
+            export_tensors(event, self._files.export_directory, self._notices.add)
         if self._layout.has_tensorboard:
             event = self._tags.named(event)
         whole = self._missing.before(event) if says_missing else event

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from instrument.codec import tensor_fields
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 
 ALIGNMENT_BYTES = 64
 
@@ -55,9 +55,9 @@ def pack_for_stream(event: Event, paths: Paths, order: Callable[[Sequence[Item]]
 
 
 def _head(event: Event, paths: Paths, entries: list[tuple[Any, ...]]) -> bytes:
-    step, wall_time, _, numbers, aliases = event
+    step, wall_time, _, numbers, aliases, ahead = event
     scalars: Any = numbers if type(numbers) is dict else dict(numbers)  # marshal takes no other mapping
-    return marshal.dumps((step, wall_time, paths, scalars, aliases, entries))
+    return marshal.dumps((step, wall_time, paths, scalars, aliases, ahead, entries))
 
 
 def _describe(item: Item) -> tuple[Any, ...]:
@@ -121,8 +121,8 @@ def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[E
 
 def unpack_head(head: memoryview) -> tuple[Event, Paths, list[Part]]:
     """The event without its items, the paths, and what the items are."""
-    step, wall_time, paths, scalars, aliases, entries = marshal.loads(head)
-    return Event(step, wall_time, (), scalars, aliases), paths, [_part(entry) for entry in entries]
+    step, wall_time, paths, scalars, aliases, ahead, entries = marshal.loads(head)
+    return Event(step, wall_time, (), scalars, aliases, ahead), paths, [_part(entry) for entry in entries]
 
 
 def _part(entry: tuple[Any, ...]) -> Part:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from instrument import forks
-from instrument.values import Event
+from instrument.events import Event, Item
 from instrument.write import watch
+from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
 from instrument.write.crew import Crew
 from instrument.write.feed import Feed, GaveUp
@@ -158,6 +159,36 @@ class PoolSink:
                 if self._feed.is_over:
                     self._release()
 
+    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
+        feed = self._feed
+        array: Any = item.payload
+        has_rules = self._max_file_bytes is not None or self._files.target.export_tensors
+        with self._lock:
+            if feed.is_over or self._is_writing or self._missing.is_any or has_rules:
+                return None
+            if array.nbytes <= feed.largest_record_bytes:
+                return None
+            self._is_writing = True
+            try:
+                make_way()
+                feed.forget_staged()
+                event = Event(0, 0.0, [item])
+                paths = self._files.further(event)
+                written = feed.send_ahead(self._tags.named(event) if self._tags is not None else event, paths)
+                return Ticket(written.ticket, array.dtype, array.shape) if written is not None else None
+            except (GaveUp, OSError):
+                return None  # the write will say so
+            finally:
+                self._is_writing = False
+                if self._feed.is_over:
+                    self._release()
+
+    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
+        with self._lock:
+            if self._feed.is_over or (written := self._feed.pool.ahead).ticket != ticket.number:
+                return None
+            return ticket.read(self._files.paths[written.values_file], written.values_at, bool(written.has_singles))
+
     def _write(self, event: Event) -> bool:
         feed, limit = self._feed, self._max_file_bytes
         self._step = event.step
@@ -179,6 +210,8 @@ class PoolSink:
             paths = self._files.further(event) if event.items or self._tags else ()
             if self._tags is not None:
                 event = self._tags.named(event)
+            if event.items:
+                event = _told_apart(event)
             packed = feed.pack(event, paths)
         except OSError as error:
             return self._lose(event, os.strerror(error.errno or 0))
@@ -347,3 +380,12 @@ class PoolSink:
         self._notices = Notices()
         self._missing = Missing(self._notices, self.path)
         self._lock = threading.RLock()  # whoever held it in the parent does not exist here
+
+
+def _told_apart(event: Event) -> Event:
+    """The event without the tensor that was sent ahead of it, which its ticket stands for."""
+    for item in event.items:
+        payload: Any = item.payload
+        if isinstance(payload, Ticket):
+            return event._replace(items=[one for one in event.items if one is not item], ahead=payload.number)
+    return event

@@ -6,7 +6,8 @@ wherever it begins. The producer fills the room behind the head first and publis
 whatever it did before that never happened if it dies. `stage` uses that: parts of the next record are put where they
 will be read long before the rest of it is known.
 
-A record larger than the ring travels in chunks: the first has START, all but the last have MORE. The consumer
+A record larger than the ring travels in chunks: the first has START, all but the last have MORE, and the first of what
+is sent ahead of its event has AHEAD. The consumer
 releases chunks as it takes them, so a consumer that starts anew drops chunks until the next START.
 """
 
@@ -16,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-START, MORE = 1, 2
+START, MORE, AHEAD = 1, 2, 4
 
 ALIGNMENT_BYTES = 64
 _RECORD = struct.Struct("=QQQQ")  # payload bytes, sequence number, flags, where in the payload its head begins

@@ -12,12 +12,14 @@ import time
 from typing import NamedTuple
 
 from instrument.write import memory
+from instrument.write.ahead import Ahead
 from instrument.write.commit import State
 from instrument.write.layout import MINDSPORE
 from instrument.write.ring import Ring
 
 _VERSION, _IS_CLOSING = 0, 1
 _SLOTS = (8, 24)
+_AHEAD, _AHEAD_FILES = 40, 4  # five words, and for each file an end and a checksum
 _LINES, _LINE = 64, 8  # a cache line a worker
 _AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
 MAX_WORKERS = 64
@@ -100,6 +102,26 @@ class PoolMemory:
             sequence = self._words[_SLOTS[version % 2]]
             if self._words[_VERSION] == version:
                 return sequence
+
+    @property
+    def ahead(self) -> Ahead:
+        """What was written ahead of its event last. It is valid from the store of its ticket on."""
+        words = self._words[_AHEAD : _AHEAD + 5 + 2 * _AHEAD_FILES].tolist()
+        ticket, sequence, file, offset, has_singles, *frames = words
+        ends, crcs = tuple(frames[:_AHEAD_FILES]), tuple(frames[_AHEAD_FILES:])
+        return Ahead(ticket, sequence, file, offset, has_singles, ends, crcs)
+
+    @ahead.setter
+    def ahead(self, ahead: Ahead) -> None:
+        self._words[_AHEAD] = 0
+        for offset, value in enumerate([*ahead[1:5], *ahead.ends, *ahead.crcs], 1):
+            self._words[_AHEAD + offset] = value
+        self._words[_AHEAD] = ahead.ticket
+
+    @property
+    def ticket(self) -> int:
+        """Which sending that was; 0 while it is written."""
+        return self._words[_AHEAD]
 
     def come_to_life(self, index: int) -> None:
         """Worker `index` is there."""

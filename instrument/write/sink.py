@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import Event
+from instrument.events import Event, Item
 from instrument.write import commit
+from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
 from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
 
@@ -43,7 +45,7 @@ class Stats:
     """What became of the events so far.
 
     `events` and `bytes` are on disk (in all files); `pending` events are on their way. `stalled_seconds` is the
-    time that `write` waited for room. `dropped` counts events that were refused: for want of room with
+    time that training waited for room. `dropped` counts events that were refused: for want of room with
     `on_full="drop"` or while the disk takes nothing, or because a file is at its size limit. `lost` counts those that
     could not be encoded or written, and `errors` the errors behind them. Every event is in `events`, `pending`,
     `dropped` or `lost`.
@@ -80,6 +82,13 @@ class Sink(Protocol):
     def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
         """A copy of a contiguous array, valid until the next `write`, which will not have to copy it; None: no room."""
 
+    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
+        """Have a tensor written now that is too large to be staged, to be finished by the next `write` of an event that
+        holds its ticket. `make_way` is called where that makes invalid what was staged; None: it cannot be."""
+
+    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
+        """A copy of it, before something else is written; None where it is not there any more."""
+
     def flush(self, sync: bool = False) -> None:
         """Return when everything taken so far can be read by another process; with `sync`, when it is on the disk."""
 
@@ -105,7 +114,8 @@ class Files:
         os.makedirs(target.directory, exist_ok=True)
         #: The path of the first file.
         self.summary_path = self._create(self.layout.roles[0])
-        self._paths = [self.summary_path, *[""] * (len(self.layout.roles) - 1)]
+        #: Those of all files; empty for one that is not there yet.
+        self.paths = [self.summary_path, *[""] * (len(self.layout.roles) - 1)]
         version = frame.pack(self.layout.version(0, time.time()))
         writer = EventFileWriter(self.summary_path)
         try:
@@ -132,9 +142,9 @@ class Files:
         """The paths of the files behind the first, made on first use; empty for those that the event does not need."""
         needed = self.layout.needed(event)
         for file in needed:
-            if not self._paths[file]:
-                self._paths[file] = self._create(self.layout.roles[file])
-        return tuple(path if file in needed else "" for file, path in enumerate(self._paths) if file)
+            if not self.paths[file]:
+                self.paths[file] = self._create(self.layout.roles[file])
+        return tuple(path if file in needed else "" for file, path in enumerate(self.paths) if file)
 
     def _create(self, role: str) -> str:
         target = self.target
@@ -148,11 +158,11 @@ class Files:
 
     def trim(self, state: commit.State) -> None:
         """Cut off what a worker that died left behind what is committed."""
-        commit.trim(self._paths, state)
+        commit.trim(self.paths, state)
 
     def sync(self, report: commit.Report) -> None:
         """Return when all files and their directory are on the disk; what cannot be brought there is reported."""
-        for path in filter(None, (*self._paths, self.target.directory)):
+        for path in filter(None, (*self.paths, self.target.directory)):
             try:
                 _sync(path)
             except OSError as error:

@@ -16,7 +16,7 @@ from instrument.codec import event as event_codec
 from instrument.codec import tensor_fields, tensorboard_fields, wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c, mask
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.message import Part
 
@@ -38,6 +38,11 @@ class Later:
 
     def __len__(self) -> int:
         return self._length
+
+    @property
+    def is_as_given(self) -> bool:
+        """Whether these are the bytes that were sent."""
+        return self._code == self._wanted
 
     def buffers(self, arrive: Arrive) -> Iterator[memoryview]:
         rest = self._length

@@ -22,11 +22,13 @@ import time
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from instrument.values import Event
-from instrument.write import commit, memory, message, stream
+from instrument.events import Event
+from instrument.write import ahead, commit, memory, message, stream
+from instrument.write.ahead import Ahead
 from instrument.write.commit import Notice, State
+from instrument.write.exports import export_tensors
 from instrument.write.layout import LAYOUTS
-from instrument.write.ring import MORE, START, Chunk
+from instrument.write.ring import AHEAD, MORE, START, Chunk
 from instrument.write.shared import Config, PoolMemory
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
@@ -140,8 +142,9 @@ class Worker:
         if chunk.sequence in self._config.given_up:
             return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report, self._layout)
         if exports:
-            commit.export_tensors(event, self._config.export_directory, self._report)
-        return commit.encode(chunk.sequence, event, paths, self._report, self._layout)
+            export_tensors(event, self._config.export_directory, self._report)
+        job = commit.encode(chunk.sequence, event, paths, self._report, self._layout)
+        return self._with_ahead(job, event) if event.ahead else job
 
     def _note(self, further: message.Paths) -> tuple[str, ...]:
         """The paths of an event's files; those that it needs are remembered."""
@@ -158,6 +161,10 @@ class Worker:
             return  # what went before was a predecessor's; the trainer sends the event again
         self._pool.take_in_hand(self._index, first.sequence)
         arrivals = self._arrivals(bytes(first.payload))
+        if first.flags & AHEAD:
+            self._write_ahead(first.sequence, arrivals)
+            self._pool.take_in_hand(self._index, 0)
+            return
         try:
             job = self._begin(first.sequence, arrivals)
             try:
@@ -165,7 +172,7 @@ class Worker:
                 state = self._committer.apply(self._pool.state, [job])
             except OSError as error:
                 self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
-                job = job._replace(failed=True, frames=commit.NO_FRAMES, streamed=())
+                job = job.without_frames()
                 state = self._committer.apply(self._pool.state, [job])
             for _ in arrivals:
                 pass  # what a refused or broken event still has to say
@@ -185,8 +192,9 @@ class Worker:
             exports = bool(self._config.export_directory)
             event, copy = stream.begin(bare, parts, arrive, layout, is_whole=exports)
             if exports:
-                commit.export_tensors(event, self._config.export_directory, self._report)
-            return commit.begin(sequence, event, paths, arrive, layout, copy)
+                export_tensors(event, self._config.export_directory, self._report)
+            job = commit.begin(sequence, event, paths, arrive, layout, copy)
+            return self._with_ahead(job, event) if event.ahead else job
         except Exception as error:
             if isinstance(error, stream.Abandoned):
                 raise
@@ -212,6 +220,43 @@ class Worker:
                 raise stream.Abandoned
             self._position, flags = chunk.end, chunk.flags
             yield chunk.payload
+
+    def _write_ahead(self, sequence: int, arrivals: Iterator[memoryview]) -> None:
+        """Write a tensor while it comes in, before its event is known. What fails is not told: the trainer sends it
+        again with its event."""
+        self._pool.ahead = Ahead()
+
+        def arrive() -> memoryview:
+            return next(arrivals)
+
+        try:
+            bare, further, parts = message.unpack_head(stream.gather_head(arrive))
+            written = Ahead(bare.step)
+            if sequence not in self._config.given_up:
+                try:
+                    event, copy = stream.begin(bare, parts, arrive, self._layout, is_whole=False)
+                    job = commit.begin(sequence, event, self._note(further), arrive, self._layout, copy)
+                    self._await_turn(sequence)
+                    written = self._committer.write_ahead(self._pool.state, job)
+                except stream.Abandoned:
+                    raise
+                except Exception:  # noqa: BLE001  what cannot be written or encoded is told with its event
+                    pass
+            for _ in arrivals:
+                pass
+        except stream.Abandoned:
+            return
+        self._pool.ahead = written
+        os.eventfd_write(self._config.trainer_bell, 1)
+
+    def _with_ahead(self, job: commit.Job, event: Event) -> commit.Job:
+        """The job with the tensor of its event that was written before."""
+        written = self._pool.ahead
+        if job.failed:
+            return job
+        if (written.ticket, written.sequence) != (event.ahead, job.sequence):
+            return commit.lose_with_ahead(job, self._report, self._layout)
+        return job._replace(ahead=written, tail=ahead.time_and_step(event.wall_time, event.step))
 
     # ------------------------------------------------------------------ in order, into the files
 
@@ -272,7 +317,7 @@ class Worker:
                     if attempt is job and job.events:
                         self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
             else:
-                state = self._committer.apply(self._pool.state, [job._replace(failed=True, frames=commit.NO_FRAMES)])
+                state = self._committer.apply(self._pool.state, [job.without_frames()])
             self._publish(state)
 
     def _publish(self, state: State) -> None:
