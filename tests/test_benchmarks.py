@@ -139,7 +139,7 @@ def test_cost_of_a_step_is_found_among_steps_that_drift(monkeypatch: pytest.Monk
     assert is_told.reshape(400, 20).sum(axis=1).tolist() == [10] * 400
     assert len({tuple(pair) for pair in is_told.reshape(400, 20).tolist()}) == 2
     share = 0.5 + 0.3 * np.sin(np.arange(8000) / 500)
-    steps_ms = np.where(random.random(8000) < share, 64.0, 33.0)
+    steps_ms = np.where(random.random(8000) < share, 64.0, 33.0) + random.normal(0, 1, 8000)
     found = training.compare(steps_ms + 2.0 * is_told, is_told)
     none = training.compare(steps_ms, is_told)
     two_percent = 100 * 2.0 / steps_ms[~is_told].mean()
