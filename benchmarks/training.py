@@ -24,14 +24,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import processes
 import writers
-from intervals import interval
+from intervals import LEAST_PAIRS, interval
 from numpy.typing import NDArray
 
 _BATCH = 32
 _PERIOD = 10
 _WARM_UP_STEPS = 20
-#: Pairs of ten steps for one of the short trainings' steps: 300 where these have 80, five minutes.
-_PAIRS_A_STEP = 3.75
+#: Of ten steps each, in the long training: five minutes. A quick run, whose short trainings are shorter, has the least.
+_PAIRS = 300
+_SHORT_STEPS = 80
 #: A long training goes round so many batches.
 _BATCHES = 200
 _ORDER = (False, True, True, False) * 2  # pairs, so that a steady drift cancels
@@ -67,7 +68,8 @@ def measure(writer: writers.Writer, folder: str, steps: int, every: int) -> dict
     hooks_ms = np.concatenate([training.hooks_ms[1:] for training in collected])
     in_blocks: dict[str, float] = {}
     if isinstance(writer, writers.Ours):
-        in_blocks = _in_blocks(model, writer, os.path.join(folder, "blocks"), every, pairs=int(_PAIRS_A_STEP * steps))
+        pairs = _PAIRS if steps >= _SHORT_STEPS else LEAST_PAIRS
+        in_blocks = _in_blocks(model, writer, os.path.join(folder, "blocks"), every, pairs)
     wall_s = [sum(training.wall_s for training in kind) / len(kind) for kind in (without, collected)]
     return {
         "step_ms_without": statistics.median(before for before, _ in typical_ms),
