@@ -80,7 +80,7 @@ tensorboard: $(if $(INSTRUMENT_TENSORBOARD_PYTHON),,$(TENSORBOARD)/installed.sta
 	@echo "TensorBoard is in $(or $(INSTRUMENT_TENSORBOARD_PYTHON),$(TENSORBOARD)/bin/python)"
 
 # INSTRUMENT_BENCH_PYTHON works likewise. Tables of a run with ARGS are shown, and do not replace those of a whole run.
-bench: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/installed.stamp) ## Measure recording beside its peers for some 12 minutes, and put the tables into benchmarks/README.md (ARGS="--quick")
+bench: $(VENV)/base.stamp $(if $(INSTRUMENT_BENCH_PYTHON),,$(BENCH)/installed.stamp) ## Measure recording beside its peers for some 22 minutes, and put the tables into benchmarks/README.md (ARGS="--quick")
 	@mkdir -p build
 	@$(VENV)/bin/python benchmarks/write.py $(ARGS) > build/write.json
 	@$(VENV)/bin/python benchmarks/write.py --table build/write.json $(if $(ARGS),,--into benchmarks/README.md)

@@ -4,10 +4,13 @@ A process's luck (where its threads and its memory lie) and other processes chan
 collector does. So short trainings without and with the collector alternate on one compiled network, and each is
 compared with its neighbour only.
 
-Even so, on two cores a step takes half as long again for seconds, and then does not. So within one more training the
-collector is told of ten steps, and not of the next ten, and so on: neighbours are half a second apart then, and there
-are many. What a recorder does in the second half as well, this does not see: MindSpore's, which keeps a core busy
-always, is not measured so.
+Even so, on two cores MindSpore's steps take either some 33 or some 64 ms, at random, and more of the one or the other
+for seconds. So one more training, a long one, goes in pairs of ten steps: the collector is told of one ten and not of
+the other, in an order that is drawn for each pair. Without a cost, the difference of a pair is as often above zero as
+below, whatever the steps do by themselves; neighbours are half a second apart, and there are many. A step counts from
+the hook at the end of the one before it, so that it has in it what that hook has begun elsewhere. What a recorder does
+in steps that it is not told of as well, this does not see: MindSpore's, which keeps a core busy always, is not measured
+so.
 """
 
 from __future__ import annotations
@@ -21,20 +24,29 @@ from typing import Any, NamedTuple
 import numpy as np
 import processes
 import writers
-from intervals import interval
+from intervals import LEAST_PAIRS, interval
 from numpy.typing import NDArray
 
 _BATCH = 32
 _PERIOD = 10
 _WARM_UP_STEPS = 20
+#: Of ten steps each, in the long training: five minutes. A quick run, whose short trainings are shorter, has the least.
+_PAIRS = 300
+_SHORT_STEPS = 80
+#: A long training goes round so many batches.
+_BATCHES = 200
 _ORDER = (False, True, True, False) * 2  # pairs, so that a steady drift cancels
 
 
 class Training(NamedTuple):
     """One training. A step is the time from its beginning to the next one's; `hooks_ms` is what the collector's hooks
-    took of each."""
+    took of each.
+
+    In `from_end_ms`, entry i is from the hook at the end of step i to that of the next step; entry 0 is not to be used.
+    """
 
     steps_ms: NDArray[np.float64]
+    from_end_ms: NDArray[np.float64]
     hooks_ms: NDArray[np.float64]
     wall_s: float
     helpers_cpu_s: float
@@ -56,7 +68,8 @@ def measure(writer: writers.Writer, folder: str, steps: int, every: int) -> dict
     hooks_ms = np.concatenate([training.hooks_ms[1:] for training in collected])
     in_blocks: dict[str, float] = {}
     if isinstance(writer, writers.Ours):
-        in_blocks = _in_blocks(model, writer, os.path.join(folder, "blocks"), every, blocks=steps // 2)
+        pairs = _PAIRS if steps >= _SHORT_STEPS else LEAST_PAIRS
+        in_blocks = _in_blocks(model, writer, os.path.join(folder, "blocks"), every, pairs)
     wall_s = [sum(training.wall_s for training in kind) / len(kind) for kind in (without, collected)]
     return {
         "step_ms_without": statistics.median(before for before, _ in typical_ms),
@@ -71,29 +84,38 @@ def measure(writer: writers.Writer, folder: str, steps: int, every: int) -> dict
     }
 
 
-def _in_blocks(model: Any, writer: writers.Writer, folder: str, every: int, blocks: int) -> dict[str, float]:
-    """By how many percent the steps of which the collector is told take longer than those before and after them: the
-    Hodges-Lehmann estimate, and the ends of its 95 % interval."""
-    collector = writer.collector(folder, every)
-    training = _train(model, (2 * blocks + 1) * _PERIOD, None, [_in_turn(collector, _PERIOD)])
-    # The first step of a block pays for the last hook before it.
-    sums = np.array([
-        training.steps_ms[first : first + _PERIOD].sum()
-        for first in range(0, len(training.steps_ms) - _PERIOD + 1, _PERIOD)
-    ])  # fmt: skip
-    told, before, after = sums[1::2], sums[0::2], sums[2::2]
-    count = min(len(told), len(after))
-    ratios = told[:count] / (0.5 * (before[:count] + after[:count]))
-    middle, low, high = interval(ratios[1:])  # its worker starts in the first block
+def _in_blocks(model: Any, writer: writers.Writer, folder: str, every: int, pairs: int) -> dict[str, float]:
+    """By how many percent the steps of which the collector is told take longer than the others: the Hodges-Lehmann
+    estimate of the pairs' differences, and the ends of its 95 % interval."""
+    is_told = draw(pairs + 1)  # its worker starts in the first pair
+    training = _train(model, len(is_told), None, [_in_turn(writer.collector(folder, every), is_told)])
+    return compare(training.from_end_ms[2 * _PERIOD :], is_told[2 * _PERIOD :])
+
+
+def draw(pairs: int) -> NDArray[np.bool_]:
+    """Whether the collector is told, a step: pairs of ten steps that are and ten that are not, in either order."""
+    is_first = np.random.default_rng().random(pairs) < 0.5
+    return np.repeat(np.stack([is_first, ~is_first], axis=1).reshape(-1), _PERIOD)
+
+
+def compare(steps_ms: NDArray[np.float64], is_told: NDArray[np.bool_]) -> dict[str, float]:
+    """What being told costs, out of whole pairs; a step's time begins with the hook at its end."""
+    told, others = (steps_ms[which].reshape(-1, _PERIOD).mean(axis=1) for which in (is_told, ~is_told))
+    middle, low, high = interval(told - others)
+    usual_ms = float(others.mean())
     return {
-        "blocks_percent": 100 * (middle - 1),
-        "blocks_percent_low": 100 * (low - 1),
-        "blocks_percent_high": 100 * (high - 1),
+        "blocks_percent": 100 * middle / usual_ms,
+        "blocks_percent_low": 100 * low / usual_ms,
+        "blocks_percent_high": 100 * high / usual_ms,
     }
 
 
-def _in_turn(collector: Any, period: int) -> Any:
-    """The collector as a callback that is told of so many steps and not of the next ones; first of none."""
+def _in_turn(collector: Any, is_told: NDArray[np.bool_]) -> Any:
+    """The collector as a callback that is told of some steps only.
+
+    Entry i is for step i, counted from 1 as MindSpore does: so tens begin with a multiple of ten, and a collector of
+    each tenth step collects once in a ten of which it is told, as it does when it is told of all.
+    """
     from mindspore.train import Callback
 
     class InTurn(Callback):  # type: ignore[misc]
@@ -126,7 +148,8 @@ def _in_turn(collector: Any, period: int) -> Any:
 
         @staticmethod
         def _is_told(run_context: Any) -> bool:
-            return bool((run_context.original_args().cur_step_num - 1) // period % 2)
+            step = run_context.original_args().cur_step_num
+            return bool(step < len(is_told) and is_told[step])
 
     return InTurn()
 
@@ -156,7 +179,10 @@ def _train(
     wall_s = time.perf_counter() - started
     begins = np.array(before.begins)
     hooks = np.array(after.begins) - begins + np.array(after.ends) - np.array(before.ends)
-    return Training(1e3 * np.diff(begins), 1e3 * hooks, wall_s, processes.helpers_cpu_s() - helpers_s)
+    return Training(
+        1e3 * np.diff(begins), 1e3 * np.diff(before.ends, prepend=begins[0]), 1e3 * hooks, wall_s,
+        processes.helpers_cpu_s() - helpers_s,
+    )  # fmt: skip
 
 
 def _clock() -> Any:
@@ -195,10 +221,12 @@ def lenet5() -> Any:
 
 
 def pictures(steps: int) -> Any:
+    """Batches for so many steps: pictures of 8 x 8 pixels in 17 levels, enlarged to 32 x 32 as in the demonstration."""
     from mindspore.dataset import GeneratorDataset
 
     random = np.random.default_rng(0)
-    pictures = random.standard_normal((steps * _BATCH, 1, 32, 32), np.float32)
-    labels = random.integers(0, 10, steps * _BATCH).astype(np.int32)
-    rows = [(picture, np.array(label)) for picture, label in zip(pictures, labels, strict=True)]
+    count = min(steps, _BATCHES) * _BATCH
+    pictures = np.kron(random.integers(0, 17, (count, 1, 8, 8)) / 16, np.ones((4, 4))).astype(np.float32)
+    labels = random.integers(0, 10, count).astype(np.int32)
+    rows = [(pictures[row % count], np.array(labels[row % count])) for row in range(steps * _BATCH)]
     return GeneratorDataset(rows, ["image", "label"], shuffle=False).batch(_BATCH)

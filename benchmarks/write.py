@@ -76,7 +76,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=12.0, help="nothing is repeated after so many minutes (%(default)s)"
     )
-    parser.add_argument("--time-limit", type=float, default=150.0, help="seconds for one measurement (%(default)s)")
+    parser.add_argument("--time-limit", type=float, default=450.0, help="seconds for one measurement (%(default)s)")
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="where event files are written (%(default)s)")
     parser.add_argument("--table", metavar="FILE", help="measure nothing; show a report as Markdown")
     parser.add_argument("--into", metavar="FILE", help="with --table: put it between the marks in a Markdown file")

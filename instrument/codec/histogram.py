@@ -21,6 +21,8 @@ NUMBER = 9
 MAX_BUCKETS = 90
 #: So many values are sorted in less time than it takes to call what counts more of them: half of the whole for 1,000.
 _FEW_VALUES = 4096
+#: Values are counted in blocks that stay in the processor's cache.
+_BLOCK_VALUES = 1 << 16
 
 _BUCKETS, _NAN, _POSITIVE, _NEGATIVE, _MAX, _MIN, _SUM, _COUNT = 1, 2, 3, 4, 5, 6, 7, 8
 _BUCKET_KEY = wire.key(_BUCKETS, wire.LENGTH_DELIMITED)[0]
@@ -42,7 +44,7 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
     flat: NDArray[Any] = array.reshape(-1)
     if flat.dtype == np.bool_:
         flat = flat.view(np.uint8)
-    if flat.dtype == np.float32 and flat.size >= _BLOCK_VALUES and (facts := _facts(flat)) is not None:
+    if flat.dtype == np.float32 and flat.size > _FEW_VALUES and (facts := _facts(flat)) is not None:
         low, high, total = facts
         edges = _edges(low, high, flat.size, is_integer=False)
         return Histogram(edges[:-1], _widths(edges), _count(flat, edges), flat.size, low, high, total)
@@ -82,11 +84,10 @@ def _facts(flat: NDArray[np.float32]) -> tuple[float, float, float] | None:
     lows, highs, total = [], [], 0.0
     for start in range(0, flat.size, _BLOCK_VALUES):
         block = flat[start : start + _BLOCK_VALUES]
-        lows.append(block.min())
-        highs.append(block.max())
+        lows.append(float(block.min()))
+        highs.append(float(block.max()))
         total += float(block.sum(dtype=np.float64))
-    low, high = float(np.min(lows)), float(np.max(highs))  # NaN where there is one
-    return (low, high, total) if math.isfinite(low) and math.isfinite(high) else None
+    return (min(lows), max(highs), total) if math.isfinite(total) else None  # float32 cannot make float64 overflow
 
 
 def _split(flat: NDArray[Any]) -> tuple[NDArray[np.generic], int, int, int]:
@@ -129,9 +130,14 @@ def _edges(low: float, high: float, values: int, is_integer: bool) -> NDArray[np
         low, high = max(low - half, -_LARGEST), min(high + half, _LARGEST)
     # A quarter of the range cannot overflow where the range itself can.
     step = (high / 4 - low / 4) / buckets
-    edges = (low / 4 + step * np.arange(buckets + 1, dtype=np.float64)) * 4
+    edges = (low / 4 + step * _numbers(buckets + 1)) * 4
     edges[0], edges[-1] = low, high
     return edges if (edges[1:] > edges[:-1]).all() else np.unique(np.clip(edges, low, high))
+
+
+@functools.cache
+def _numbers(count: int) -> NDArray[np.float64]:
+    return np.arange(count, dtype=np.float64)
 
 
 def _widths(edges: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -145,13 +151,11 @@ def _count(finite: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.int64
     """How many values each bucket holds, as `numpy.histogram` has it."""
     if finite.dtype == np.float16:
         finite = finite.astype(np.float32)
-    if finite.dtype == np.float32 and finite.size >= _BLOCK_VALUES and _are_even(edges):
+    if finite.dtype == np.float32 and finite.size > _FEW_VALUES and _are_even(edges):
         return _count_evenly(finite, edges)
     return np.histogram(finite, bins=edges)[0].astype(np.int64)
 
 
-#: Values are counted in blocks that stay in the processor's cache.
-_BLOCK_VALUES = 1 << 16
 #: Float32 arithmetic puts a value at most 3e-5 of a bucket away from where it belongs. Values that come out nearer than
 #: this to an edge are looked up in the edges themselves.
 _DOUBTFUL = np.float32(1e-4)
@@ -160,9 +164,9 @@ _DOUBTFUL = np.float32(1e-4)
 def _are_even(edges: NDArray[np.float64]) -> bool:
     """Whether float32 can do arithmetic with these edges: even steps, an exact first edge, no extreme range."""
     widths = _widths(edges)
-    extent = float(edges[-1] - edges[0])
-    is_exact = float(np.float32(edges[0])) == float(edges[0])
-    return is_exact and 1e-30 < extent < 1e30 and float(np.ptp(widths)) <= 1e-9 * float(widths[0])
+    first, extent = float(edges[0]), float(edges[-1] - edges[0])
+    is_exact = float(np.float32(first)) == first
+    return is_exact and 1e-30 < extent < 1e30 and float(widths.max() - widths.min()) <= 1e-9 * float(widths[0])
 
 
 def _count_evenly(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -172,18 +176,17 @@ def _count_evenly(values: NDArray[np.float32], edges: NDArray[np.float64]) -> ND
     buckets = edges.size - 1
     first, scale = np.float32(edges[0]), np.float32(buckets / (edges[-1] - edges[0]))
     codes = np.empty(values.size, np.uint8)
-    places, others = np.empty(_BLOCK_VALUES, np.float32), np.empty(_BLOCK_VALUES, np.uint8)
-    doubtful = []
+    size = min(_BLOCK_VALUES, values.size)
+    places, others = np.empty(size, np.float32), np.empty(size, np.uint8)
     for start in range(0, values.size, _BLOCK_VALUES):
         block = values[start : start + _BLOCK_VALUES]
         place, low, high = places[: block.size], codes[start : start + block.size], others[: block.size]
         np.multiply(np.subtract(block, first, out=place), scale, out=place)
         np.copyto(high, np.add(place, _DOUBTFUL, out=place), casting="unsafe")
         np.copyto(low, np.subtract(place, 2 * _DOUBTFUL, out=place), casting="unsafe")  # above -1: becomes 0
-        doubtful.append(np.flatnonzero(low != high) + start)
-    unsure = np.concatenate(doubtful)
-    right = np.searchsorted(edges, values[unsure].astype(np.float64), side="right") - 1
-    codes[unsure] = np.minimum(right, buckets - 1)
+        unsure = (low != high).nonzero()[0]
+        right = edges.searchsorted(block[unsure].astype(np.float64), side="right") - 1
+        low[unsure] = np.minimum(right, buckets - 1)
     pixels: Any = codes.data
     counted = Image.frombuffer("L", (codes.size, 1), pixels, "raw", "L", 0, 1).histogram()
     return np.array(counted[:buckets], np.int64)
@@ -196,25 +199,33 @@ def encode(value: Histogram) -> bytes:
 
 def _encode_buckets(value: Histogram) -> bytes:
     """All buckets at once: rows with as many digits as the largest count has, less what smaller counts do without."""
-    counts = value.counts.astype(np.uint64)
-    most_digits = max(-(-int(counts.max()).bit_length() // _DIGIT_BITS), 1)
-    rows = np.empty(counts.size, _bucket_row(most_digits))
-    rows["key"], rows["left_key"], rows["width_key"], rows["count_key"] = _BUCKET_KEY, _LEFT_KEY, _WIDTH_KEY, _COUNT_KEY
+    largest = int(value.counts.max())
+    most_digits = max(-(-largest.bit_length() // _DIGIT_BITS), 1)
+    rows = _bucket_rows(value.counts.size, most_digits).copy()
     rows["left"], rows["width"] = value.left, value.width
-    digits = counts[:, None] >> np.arange(0, _DIGIT_BITS * most_digits, _DIGIT_BITS, dtype=np.uint64)
+    if most_digits == 1:
+        rows["digits"][:, 0] = value.counts
+        return rows.tobytes()
+    digits = value.counts.astype(np.uint64)[:, None] >> np.arange(
+        0, _DIGIT_BITS * most_digits, _DIGIT_BITS, dtype=np.uint64
+    )
     has_next = digits >= 1 << _DIGIT_BITS
     rows["digits"] = digits & 0x7F | has_next.astype(np.uint64) << 7
-    rows["length"] = _BUCKET_BYTES - 2 + 1 + has_next.sum(1)
-    cells = rows.view(np.uint8).reshape(counts.size, -1)
+    rows["length"] += has_next.sum(1, np.uint8)
+    cells = rows.view(np.uint8).reshape(value.counts.size, -1)
     is_used = np.ones(cells.shape, bool)
     is_used[:, _BUCKET_BYTES + 1 :] = has_next[:, :-1]
     return cells[is_used].tobytes()
 
 
-@functools.cache
-def _bucket_row(digits: int) -> np.dtype[np.void]:
+@functools.lru_cache(256)
+def _bucket_rows(buckets: int, digits: int) -> NDArray[np.void]:
+    """What stands in all rows of so many buckets; to be copied. The length is that with one digit."""
     keys = [("key", "u1"), ("length", "u1"), ("left_key", "u1"), ("left", "<f8"), ("width_key", "u1"), ("width", "<f8")]
-    return np.dtype([*keys, ("count_key", "u1"), ("digits", "u1", (digits,))])
+    rows = np.zeros(buckets, np.dtype([*keys, ("count_key", "u1"), ("digits", "u1", (digits,))]))
+    rows["key"], rows["left_key"], rows["width_key"], rows["count_key"] = _BUCKET_KEY, _LEFT_KEY, _WIDTH_KEY, _COUNT_KEY
+    rows["length"] = _BUCKET_BYTES - 2 + 1
+    return rows
 
 
 def encode_facts(value: Histogram) -> bytes:

@@ -146,34 +146,35 @@ class SummaryCollector(Callback):
     @marks.hook
     def on_train_step_begin(self, run_context: Any) -> None:
         """Take the values of summary operators from here to the end of the step, if the step will be collected."""
-        marks.begin_step(int(run_context.original_args().cur_step_num))
+        step = int(run_context.original_args().cur_step_num)
+        marks.begin_step(step)
         if self._record is None:
             return
-        self._reach(int(run_context.original_args().cur_step_num))
+        self._reach(step)
         inbox = self._record.inbox
         inbox.is_open = False
         ops.gather()  # what an evaluation left since the last step is no value of this one
         inbox.take()
         due = Due(True, True)
         if self._schedule is not None:
-            due = self._schedule.due(int(run_context.original_args().cur_step_num), self._last_step)
+            due = self._schedule.due(step, self._last_step)
         inbox.is_open = bool(due)
         inbox.wants_tensors = due.tensors
 
     @marks.hook
     def on_train_step_end(self, run_context: Any) -> None:
         params = run_context.original_args()
-        marks.end_step(int(params.cur_step_num))
+        step = int(params.cur_step_num)
+        marks.end_step(step)
         if self._record is None:
             return
-        step = int(params.cur_step_num)
         is_first = self._schedule is None
         if self._schedule is None:
             self._schedule = self._make_schedule(params)
         due = self._schedule.due(step, self._last_step)
         self._last_step = step
         if due:
-            self._gatherer.attempt("summary operators' values", lambda: ops.gather(step))
+            self._gatherer.attempt("summary operators' values", ops.gather, step)
         items = self._gatherer.once(params) if is_first else []
         if is_first and self._record_arguments["dialect"] != "mindspore":
             items += self._gatherer.at_the_end(params)  # TensorBoard takes the first hyper-parameters that it is told
@@ -298,6 +299,7 @@ class SummaryCollector(Callback):
         self._schedule = None
         self._checkpoints = None
         self._last_evaluation = None
+        self._gatherer.forget()
         if record is not None:
             record.close_as(is_success)
             self._stats = record.stats

@@ -23,6 +23,7 @@ _NATIVE_NAMES = {
     )
 }  # fmt: skip
 _Tensor, _BFLOAT16_TYPE = mindspore.Tensor, mindspore.bfloat16
+_PLAIN = (_Tensor, mindspore.Parameter)
 
 
 def is_tensor(value: Any) -> bool:
@@ -64,7 +65,7 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
 
 def _is_bfloat16(tensor: Any) -> bool:
     dtype = tensor.dtype  # MindSpore has one object a type; to compare two takes as long as a small copy
-    return dtype is _BFLOAT16_TYPE if type(tensor) is _Tensor else bool(dtype == _BFLOAT16_TYPE)
+    return dtype is _BFLOAT16_TYPE if type(tensor) in _PLAIN else bool(dtype == _BFLOAT16_TYPE)
 
 
 def _as_float32(tensor: Any) -> NDArray[np.float32]:

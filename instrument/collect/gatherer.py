@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from instrument import framework
@@ -32,13 +31,22 @@ class Gatherer:
         self._custom = custom
         self._tells_run = tells_run
         self._given_up: set[str] = set()
+        self._wanted: list[tuple[str, Callable[[Any], list[Item]]]] = []
+        if specified.switches["collect_input_data"]:
+            self._wanted.append(("input data", _input_data))
+        if specified.switches["collect_metric"]:
+            self._wanted += [("loss", _loss), ("learning rate", self._learning_rates)]
+        if specified.histograms:
+            self._wanted.append(("histograms of weights", self._histograms))
+        self._optimizer: Any = None
+        self._weights: list[tuple[str, str, Any]] | None = None
 
-    def attempt(self, what: str, get: Callable[[], Result]) -> Result | None:
+    def attempt(self, what: str, get: Callable[..., Result], *arguments: Any) -> Result | None:
         """What a function gives; None where it raises, now or before."""
         if what in self._given_up:
             return None
         try:
-            return get()
+            return get(*arguments)
         except Exception as error:  # noqa: BLE001  whatever a user's network, data or metric raises when looked into
             self._given_up.add(what)
             reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
@@ -49,20 +57,32 @@ class Gatherer:
 
     def values(self, params: Any) -> list[Item]:
         """Input pictures, loss, learning rate and histograms. Arrays are views: they are copied by the write."""
-        wanted: dict[str, Callable[[Any], list[Item]]] = {}
-        if self._specified.switches["collect_input_data"]:
-            wanted["input data"] = _input_data
-        if self._specified.switches["collect_metric"]:
-            wanted["loss"] = _loss
-            wanted["learning rate"] = _learning_rates
-        if self._specified.histograms:
-            wanted["histograms of weights"] = self._histograms
-        return [item for what, get in wanted.items() for item in self.attempt(what, partial(get, params)) or ()]
+        items: list[Item] = []
+        for what, get in self._wanted:
+            items += self.attempt(what, get, params) or ()
+        return items
+
+    def _learning_rates(self, params: Any) -> list[Item]:
+        rates = sources.learning_rates(self._optimizer_of(params))
+        return [Item("scalar", tag, rate) for tag, rate in rates.items()]
 
     def _histograms(self, params: Any) -> list[Item]:
-        chosen = sources.weights(sources.optimizer(params), self._specified.histogram_pattern)
-        views = [self.attempt(f"histogram {tag!r}", partial(_view, "histogram", tag, one)) for tag, one in chosen]
-        return [view for view in views if view is not None]
+        if self._weights is None:
+            chosen = sources.weights(self._optimizer_of(params), self._specified.histogram_pattern)
+            self._weights = [(f"histogram {tag!r}", tag, parameter) for tag, parameter in chosen]
+        items = [self.attempt(what, _view, "histogram", tag, one) for what, tag, one in self._weights]
+        return [item for item in items if item is not None]
+
+    def _optimizer_of(self, params: Any) -> Any:
+        """Looked for once: in the middle of a training every function that is called finds the caches full of others'
+        work, and a network may have thousands of cells."""
+        if self._optimizer is None:
+            self._optimizer = sources.optimizer(params)
+        return self._optimizer
+
+    def forget(self) -> None:
+        """The training is over: its network need not live as long as its collector."""
+        self._optimizer = self._weights = None
 
     # ------------------------------------------------------------------ at an evaluation
 
@@ -137,11 +157,6 @@ def _input_data(params: Any) -> list[Item]:
 
 def _loss(params: Any) -> list[Item]:
     return [Item("scalar", "loss/auto", sources.loss(params))]
-
-
-def _learning_rates(params: Any) -> list[Item]:
-    rates = sources.learning_rates(sources.optimizer(params))
-    return [Item("scalar", tag, rate) for tag, rate in rates.items()]
 
 
 def _graph(params: Any) -> Item:

@@ -72,22 +72,23 @@ def optimizer(params: Any) -> Any:
 
 def learning_rates(opt: Any) -> dict[str, float]:
     """The learning rate of the step that has just ended, by tag; one a group where groups have their own."""
-    if hasattr(opt, "param_groups"):
-        rates = [group["lr"] for group in opt.param_groups]
-    elif getattr(opt, "is_group_lr", False):
+    has_groups = getattr(opt, "is_group_lr", None)  # first: a cell takes long to say that it lacks an attribute
+    if has_groups:
         rates = list({id(rate): rate for rate in opt.group_lr}.values())  # each parameter holds its group's object
+    elif has_groups is None and hasattr(opt, "param_groups"):
+        rates = [group["lr"] for group in opt.param_groups]
     else:
         rates = [opt.learning_rate]
-    # A dynamic rate was computed from the global step before the optimiser counted it up.
-    step = max(int(opt.global_step.asnumpy()[0]) - 1, 0) if hasattr(opt, "global_step") else 0
-    values = [_rate_at(rate, step) for rate in rates]
+    values = [_rate_at(rate, opt) for rate in rates]
     if len(values) == 1:
         return {"learning_rate/auto": values[0]}
     return {f"learning_rate/group{index}/auto": value for index, value in enumerate(values)}
 
 
-def _rate_at(rate: Any, step: int) -> float:
+def _rate_at(rate: Any, opt: Any) -> float:
     if isinstance(rate, nn.Cell):
+        # A dynamic rate was computed from the global step before the optimiser counted it up.
+        step = max(int(opt.global_step.asnumpy()[0]) - 1, 0) if hasattr(opt, "global_step") else 0
         table = getattr(rate, "learning_rate", None)
         # MindSpore's own cell around a list of rates, one a step, or around a constant among dynamic groups.
         if isinstance(table, mindspore.Parameter) and type(rate).__module__.startswith("mindspore."):

@@ -94,8 +94,8 @@ class Part(NamedTuple):
             return Item(self.kind, self.tag, bytes(data))
         import numpy as np  # a worker that only ever sees scalars and tensors of float32 does without
 
-        array = np.frombuffer(data, self.code) if self.length else np.empty(0, self.code)
-        return Item(self.kind, self.tag, array.reshape(self.shape), self.dtype)
+        array = np.ndarray(self.shape, self.code, data if self.length else None)
+        return Item(self.kind, self.tag, array, self.dtype)
 
     def content(self, data: memoryview) -> Item:
         """A tensor of float32 whose values `data` are, with its encoded content in pieces as payload."""

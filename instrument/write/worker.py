@@ -33,8 +33,8 @@ from instrument.write.shared import Config, PoolMemory
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
 _BATCH_BYTES = 1 << 20
-#: After its last event a worker looks once more after so long, and need not be woken meanwhile: in a loop of small
-#: events most of the cost is waking it.
+#: In a loop of small events most of the cost is waking a worker: there, it looks once more so long after its last one,
+#: and need not be woken meanwhile.
 _LINGER_MS = 2
 #: Announcing sleep and publishing an event are ordered by no lock; one look after so long makes up for that.
 _LAST_LOOK_MS = 50
@@ -74,7 +74,7 @@ class Worker:
         fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
         self._touched_bytes = 0
-        self._trainer_is_gone = False
+        self._lingers = self._trainer_is_gone = False
         self._pool.come_to_life(self._index)
         self._pool.set_awake(self._index, True)
 
@@ -105,16 +105,19 @@ class Worker:
         os.eventfd_write(self._config.trainer_bell, 1)
 
     def _rest(self) -> None:
-        """Sleep until there may be something: for a moment as one who is awake, then until the bell rings."""
-        self._wait(_LINGER_MS)
-        if self._has_news():
-            return
+        """Sleep until there may be something: in a loop for a moment as one who is awake, then until the bell rings."""
+        if self._lingers:
+            self._wait(_LINGER_MS)
+            if self._has_news():
+                return
+        began = time.monotonic()
         self._pool.set_awake(self._index, False)
         for timeout_ms in (0, _LAST_LOOK_MS, None):
             self._wait(timeout_ms)
             if self._has_news():
                 break
         self._pool.set_awake(self._index, True)
+        self._lingers = time.monotonic() - began < _LINGER_MS / 1000
 
     def _has_news(self) -> bool:
         return self._trainer_is_gone or self._ring.head != self._position
