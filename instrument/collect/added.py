@@ -47,7 +47,9 @@ class Added:
                 payload = self._send_ahead(item)
             else:
                 self._has_staged = True
-        return self.add(item._replace(payload=np.array(array) if payload is None else payload))
+        if payload is None:
+            payload = np.array(array)
+        return self.add(Item(item.kind, item.tag, payload, item.dtype))
 
     def _send_ahead(self, item: Item) -> Ticket | None:
         key = item.kind, item.tag

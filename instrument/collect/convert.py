@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from instrument.values import BFLOAT16
 
 _KINDS = frozenset("biuf")
-#: `dtype.str` -> the name of each type that is recorded as it is.
+#: The name of each type that is recorded as it is.
 _NATIVE_NAMES = {
-    np.dtype(name).str: name
+    np.dtype(name): name
     for name in (
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
         "float16", "float32", "float64",
     )
 }  # fmt: skip
-_Tensor, _BFLOAT16_TYPE = mindspore.Tensor, mindspore.bfloat16
+_Tensor, _BFLOAT16_TYPE, _BFLOAT16_BYTES = mindspore.Tensor, mindspore.bfloat16, 2
+_TENSORS = (mindspore.Tensor, mindspore.Parameter)
 
 
 def is_tensor(value: Any) -> bool:
@@ -38,7 +39,9 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
     Raises:
         TypeError: it is something else, or its numbers are complex, text or objects.
     """
-    if is_tensor(value):
+    if type(value) in _TENSORS and value.itemsize != _BFLOAT16_BYTES:  # what is usual; to ask for the type takes longer
+        array = value.asnumpy()
+    elif is_tensor(value):
         if _is_bfloat16(value):
             return np.ascontiguousarray(_as_float32(value)), BFLOAT16
         array = value.asnumpy()
@@ -48,7 +51,7 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
         raise TypeError(
             f"The value of {tag!r} is a {type(value).__name__}; expected a MindSpore tensor, a NumPy array or a number."
         )
-    name = _NATIVE_NAMES.get(array.dtype.str)
+    name = _NATIVE_NAMES.get(array.dtype)
     if name is not None and array.flags.c_contiguous:
         return array, name
     if array.dtype.name == BFLOAT16:
@@ -82,7 +85,7 @@ def to_scalar(value: Any, tag: str) -> float:
     """
     if type(value) is float:
         return value
-    if type(value) is _Tensor and value.dtype is not _BFLOAT16_TYPE:  # what is usual
+    if type(value) is _Tensor and value.itemsize != _BFLOAT16_BYTES:  # what is usual; to ask for the type takes longer
         try:
             number = value.item()
         except ValueError:  # more elements than one, or none; to ask for their number first costs all others time

@@ -48,27 +48,25 @@ class Inbox:
         #: Whether values of operators are to be kept; switched off for steps that are not recorded.
         self.is_open = True
         self.wants_tensors = True
-        self._items: dict[tuple[str, str], Item] = {}
+        #: What came since the last `take`.
+        self.items: dict[tuple[str, str], Item] = {}
         self._duplicates: set[tuple[str, str]] = set()
         _inboxes.add(self)
 
     def put(self, item: Item) -> None:
         key = (item.kind, item.tag)
-        if key in self._items and key not in self._duplicates:
+        if key in self.items and key not in self._duplicates:
             self._duplicates.add(key)
             log.warning(
                 "The %s summary %r came more than once in a step (or since the last record()); the last one is kept.",
                 item.kind, item.tag,
             )  # fmt: skip
-        self._items[key] = item
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
+        self.items[key] = item
 
     def take(self) -> list[Item]:
         """What came since the last call."""
-        items = list(self._items.values())
-        self._items = {}
+        items = list(self.items.values())
+        self.items = {}
         return items
 
     def close(self) -> None:
@@ -84,8 +82,7 @@ def gather(step: int | None = None) -> None:
 
     With `step` also what is still on its way from an Ascend device.
     """
-    framework.wait_for_summaries(step)
-    summaries = framework.take_summaries()
+    summaries = framework.take_summaries(step)
     if not summaries:
         return
     # They come in the order in which graphs ran; those of one graph in the order of their marks, that of compilation.

@@ -87,7 +87,9 @@ class SummaryRecord:
         self._complaints = complaints.Complaints(options.raise_exception)
         self._known_names: set[str] = set()
         self._lock = threading.RLock()
-        self._is_busy = self._is_fork = self._is_closed = False
+        self._is_busy = self._is_fork = False
+        #: Nothing is recorded here any more.
+        self._is_over = False
         self._raises = options.raise_exception
         self._dialect = options.dialect
         self._session = Session() if options.dialect != "mindspore" else None
@@ -156,10 +158,15 @@ class SummaryRecord:
             if is_second:
                 self._complaints.of_second(plugin, name)
             return
-        checks.check_plugin(plugin)
-        checks.check_name(name)
-        if self._is_over():
-            return
+        if plugin not in checks.ARRAY_PLUGINS:
+            checks.check_plugin(plugin)
+        if type(name) is not str or name not in self._known_names:
+            checks.check_name(name)
+            if self._is_over:
+                self._complaints.of_use(self._sink.path, self._is_fork)
+                return
+            if type(name) is str and len(self._known_names) < _MOST_KNOWN_NAMES:
+                self._known_names.add(name)
         if plugin in checks.ARRAY_PLUGINS:
             self._add_array(plugin, name, value)
         else:
@@ -191,7 +198,8 @@ class SummaryRecord:
             checks.check_filter(plugin_filter)
         if self._raises:
             self._raise_error()
-        if self._is_over():
+        if self._is_over:
+            self._complaints.of_use(self._sink.path, self._is_fork)
             return False
         with self._lock:
             if self._is_busy:
@@ -209,7 +217,7 @@ class SummaryRecord:
         if self._network is not None:
             self._add_graph(train_network)
         ops.gather(step)
-        for item in self._inbox.take() if self._inbox else ():
+        for item in self._inbox.take() if self._inbox.items else ():
             if self._mode == "train":
                 self.add_item(item)
         scalars, items = self._added.take(plugin_filter)
@@ -249,8 +257,7 @@ class SummaryRecord:
             self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
         if self._session is not None and not self._is_fork:
             self._session.end(self._sink, is_success)
-        self._is_closed = True
-        self._known_names.clear()  # `add_value` looks only at others whether there is still a recorder
+        self._end()
         self._close_sink()
         self._raise_error()
 
@@ -275,10 +282,14 @@ class SummaryRecord:
     def abandon(self) -> None:
         """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
         self._is_fork = True
-        self._known_names.clear()
+        self._end()
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------ inside
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._known_names.clear()  # `add_value` looks only at others whether there is still a recorder
 
     def _write_beside(self, event: Event) -> None:
         """In the thread that samples: an event between those of this recorder; none of its errors is taken."""
@@ -291,48 +302,44 @@ class SummaryRecord:
         step, items, scalars = event.step, event.items, event.scalars
         if items and self._session is not None:
             self._session.note(event)
-        too_large = [item for item in items if is_too_large(item)] if items else ()
-        if too_large:
-            self._write(event._replace(items=[item for item in items if not is_too_large(item)]))
-            self._complaints.of_large(step, too_large)
-            return False
-        if not (items or scalars):
+        for item in items:
+            if is_too_large(item):
+                return self._write_without_large(event)
+        if scalars:
+            total = sum(scalars.values())
+            if total - total != 0.0:  # one of them, or their sum, is NaN or an infinity
+                self._complaints.of_strange(step, scalars)
+        elif not items:
             return True
-        total = sum(scalars.values())
-        if total - total != 0.0:  # one of them, or their sum, is NaN or an infinity
-            self._complaints.of_strange(step, scalars)
         taken = self._sink.write(event)
         if not taken:
             self._raise_error()
         return taken
 
-    def _is_over(self) -> bool:
-        """Whether nothing is recorded here any more, which is said."""
-        if is_over := self._is_fork or self._is_closed:
-            self._complaints.of_use(self._sink.path, self._is_fork)
-        return is_over
+    def _write_without_large(self, event: Event) -> bool:
+        """Write an event without the items that readers would pass over, which is said: False."""
+        self._write(event._replace(items=[item for item in event.items if not is_too_large(item)]))
+        self._complaints.of_large(event.step, [item for item in event.items if is_too_large(item)])
+        return False
 
     def _add_array(self, plugin: str, name: str, value: Any) -> None:
         item = ops.make_item(plugin, name, value, copy=False)
         if plugin == "scalar":
             self.add_item(item)
-            if len(self._known_names) < _MOST_KNOWN_NAMES:
-                self._known_names.add(name)
             return
         if is_too_large(item):  # what `_write` will refuse need not be copied
             self.add_item(item)
-        elif self._add_copy(item):
-            self._complaints.of_second(plugin, name)
-
-    def _add_copy(self, item: Item) -> bool:
+            return
         # What is staged is only valid until the next event is written, by another thread or a signal handler.
         with self._lock:
             is_inside = self._is_busy
             self._is_busy = True
             try:
-                return self._added.add_copy(item, may_stage=not is_inside)
+                is_second = self._added.add_copy(item, may_stage=not is_inside)
             finally:
                 self._is_busy = is_inside
+        if is_second:
+            self._complaints.of_second(plugin, name)
 
     def _add_graph(self, train_network: Any) -> None:
         model = framework.optimized_model_of(self._network) or framework.optimized_model_of(train_network)

@@ -101,11 +101,13 @@ class Feed:
         """
         if self._is_streaming:
             return
-        backlog = [ring.head - ring.tail for ring in self._rings]
-        if backlog[self._favourite] > self._ring_bytes * _BUSY_SHARE:
-            self._favourite = min(range(len(backlog)), key=backlog.__getitem__)
+        if self._rings[self._favourite].unread_bytes > self._ring_bytes * _BUSY_SHARE:
+            self._favourite = min(range(len(self._rings)), key=self._backlog_bytes)
         if not self.crew.ensure(self._favourite):
-            self._favourite = min(self.crew.employed, key=backlog.__getitem__)
+            self._favourite = min(self.crew.employed, key=self._backlog_bytes)
+
+    def _backlog_bytes(self, index: int) -> int:
+        return self._rings[index].unread_bytes
 
     def _make_ready(self, length: int) -> None:
         """From the first large event on, all of the rings' memory is needed."""
@@ -118,28 +120,30 @@ class Feed:
     def stage(self, array: NDArray[Any]) -> NDArray[np.generic] | None:
         """A copy that lies where the next event will need it, valid until that is published; None: no room."""
         if not self.staged:
-            self._make_ready(array.nbytes)
-            self.forget_staged()  # an interrupt may have left half of something
+            if not self._is_warm:
+                self._make_ready(array.nbytes)
+            self._rings[self._favourite].staged_bytes = 0  # an interrupt may have left half of something
             self._choose()
         ring = self._rings[self._favourite]
         offset = ring.staged_bytes
-        bytes_: Any = array.ravel().view("u1")
-        place = self._place(ring, memoryview(bytes_))
+        piece = memoryview(array).cast("B")
+        place = ring.stage(piece)
+        if place is None and self._wait_to_stage(ring, len(piece)):
+            place = ring.stage(piece)
         if place is None:
             return None
         import numpy as np
 
-        copy = np.frombuffer(place, array.dtype).reshape(array.shape)
+        copy: NDArray[Any] = np.ndarray(array.shape, array.dtype, place)
         self._staged_arrays.append(copy)
         self.staged[id(copy)] = offset
         return copy
 
-    def _place(self, ring: Ring, piece: memoryview) -> memoryview | None:
-        place = ring.stage(piece)
-        if place is not None or self._drop_when_full or not ring.may_stage(len(piece)):
-            return place
-        # Publishing would have to wait all the same, with a copy elsewhere.
-        return ring.stage(piece) if self._wait_for_room(lambda: ring.has_room(len(piece))) else None
+    def _wait_to_stage(self, ring: Ring, length: int) -> bool:
+        """Wait where publishing would have to wait all the same, with a copy elsewhere."""
+        if self._drop_when_full or not ring.may_stage(length):
+            return False
+        return self._wait_for_room(lambda: ring.has_room(length))
 
     def forget_staged(self) -> None:
         self._rings[self._favourite].staged_bytes = 0
@@ -163,7 +167,7 @@ class Feed:
         if self._sent is not None:
             self._confirm()
         pieces, length, head_offset = packed
-        if length > _LARGE_BYTES:
+        if length > _LARGE_BYTES and not self._is_warm:
             self._make_ready(length)
         index, sequence = self._favourite, self.last_sequence + 1
         ring = self._rings[index]

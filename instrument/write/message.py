@@ -18,6 +18,8 @@ ALIGNMENT_BYTES = 64
 _Piece = bytes | memoryview
 
 
+#: `dtype.str` of those that were met: NumPy makes the text anew each time, which takes long after a pause.
+_codes: dict[Any, str] = {}
 #: The paths of the files behind the first one, empty for those that an event does not need.
 Paths = tuple[str, ...]
 #: The pieces of a message, how many bytes it has in all, and where its head begins, behind all arrays.
@@ -67,7 +69,10 @@ def _describe(item: Item) -> tuple[Any, ...]:
     if isinstance(payload, bytes):
         return (kind, tag, len(payload))
     array: Any = payload
-    return (kind, tag, dtype, array.dtype.str, array.shape, array.nbytes)
+    code = _codes.get(array.dtype)
+    if code is None:
+        code = _codes[array.dtype] = array.dtype.str
+    return (kind, tag, dtype, code, array.shape, array.nbytes)
 
 
 def _buffer(item: Item) -> _Piece:

@@ -140,6 +140,8 @@ class Files:
 
     def further(self, event: Event) -> tuple[str, ...]:
         """The paths of the files behind the first, made on first use; empty for those that the event does not need."""
+        if not self.layout.needs_further(event):
+            return ()
         needed = self.layout.needed(event)
         for file in needed:
             if not self.paths[file]:
