@@ -79,7 +79,9 @@ def take_summaries(step: int | None = None) -> list[tuple[str, Any]]:
     # Compiled graphs leave their values in a dictionary, operators that ran one by one in a list of
     # (operator, name, tensor).
     summaries, eager = _summary_caches()
-    found = list(summaries._get_summary_tensor_data().items())
+    found = []
+    if getattr(summaries, "SUMMARY_TENSOR_CACHE", True):  # mostly it is empty, and a look takes less than the call
+        found += summaries._get_summary_tensor_data().items()
     if eager.SUMMARY_TENSOR_CACHE:
         values, eager.SUMMARY_TENSOR_CACHE = eager.SUMMARY_TENSOR_CACHE, []
         found += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in values]

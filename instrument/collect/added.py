@@ -9,6 +9,8 @@ import numpy as np
 
 from instrument.values import Item
 from instrument.write.ahead import Ticket
+from instrument.write.limits import is_too_large
+from instrument.write.message import Staged
 from instrument.write.sink import Sink
 
 #: Arrays from this size on are copied to where the next `record` will need them.
@@ -41,12 +43,15 @@ class Added:
         """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
         array: Any = item.payload
         payload: Any = None
-        if may_stage and array.nbytes >= _STAGED_BYTES:
-            payload = self._sink.stage(array)
-            if payload is None:
-                payload = self._send_ahead(item)
-            else:
+        if array.nbytes >= _STAGED_BYTES:
+            if may_stage:
+                payload = self._sink.stage(array)
+            if payload is not None:
                 self._has_staged = True
+            elif is_too_large(item):
+                return self.add(item)  # what `record` will refuse need not be copied
+            elif may_stage:
+                payload = self._send_ahead(item)
         if payload is None:
             payload = np.array(array)
         return self.add(Item(item.kind, item.tag, payload, item.dtype))
@@ -89,6 +94,6 @@ class Added:
     def _copy_staged(self) -> None:
         if self._has_staged:
             for key, item in list(self._items.items()):
-                if isinstance(item.payload, np.ndarray):
-                    self._items[key] = item._replace(payload=np.array(item.payload))
+                if isinstance(item.payload, Staged):
+                    self._items[key] = item._replace(payload=item.payload.copy())
             self._has_staged = False

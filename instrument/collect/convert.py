@@ -11,7 +11,7 @@ import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.values import BFLOAT16
+from instrument.values import BFLOAT16, Item
 
 _KINDS = frozenset("biuf")
 #: The name of each type that is recorded as it is.
@@ -74,6 +74,20 @@ def _as_float32(tensor: Any) -> NDArray[np.float32]:
     wrapped = tensor if isinstance(tensor, mindspore.Tensor) else mindspore.Tensor(tensor)
     result: NDArray[np.float32] = wrapped.astype(mindspore.float32).asnumpy()
     return result
+
+
+def to_item(kind: str, tag: str, value: Any) -> Item:
+    """A scalar, an image, a tensor or a histogram out of a value.
+
+    Raises:
+        TypeError, ValueError: as `to_scalar`, `to_image` and `to_array`.
+    """
+    if kind == "scalar":
+        return Item(kind, tag, to_scalar(value, tag))
+    if kind == "image":
+        return Item(kind, tag, to_image(value, tag))
+    array, dtype = to_array(value, tag)
+    return Item(kind, tag, array, dtype)
 
 
 def to_scalar(value: Any, tag: str) -> float:

@@ -30,7 +30,7 @@ from mindspore import ops as _ops
 
 from instrument import framework
 from instrument.collect import convert
-from instrument.values import Item
+from instrument.values import BFLOAT16, Item
 
 __all__ = ["HistogramSummary", "ImageSummary", "ScalarSummary", "TensorSummary"]
 
@@ -99,7 +99,7 @@ def _hand_over(kind: str, tag: str, value: Any, flags: str = "") -> None:
         return
     try:
         tag.encode()  # a name that is not valid Unicode has no bytes in a file; its error is a ValueError
-        item = make_item(kind, tag, value, flags)
+        item = _make_item(kind, tag, value, flags)
     except (TypeError, ValueError) as error:
         _warn_once(kind, tag, "A summary operator's value is not recorded: %s", error)
         return
@@ -113,23 +113,20 @@ def _warn_once(kind: str, tag: str, text: str, *arguments: object) -> None:
         log.warning(text, *arguments)
 
 
-def make_item(kind: str, tag: str, value: Any, flags: str = "", copy: bool = True) -> Item:
-    """An item out of a tensor, array or number; with `copy` it shares no memory with it.
+def _make_item(kind: str, tag: str, value: Any, flags: str) -> Item:
+    """An item that shares no memory with the value.
 
     Raises:
-        TypeError, ValueError: as the functions of `convert`.
+        TypeError, ValueError: as `convert.to_item`.
     """
+    item = convert.to_item(kind, tag, value)
     if kind == "scalar":
-        return Item(kind, tag, convert.to_scalar(value, tag))
-    if kind == "image":
-        array, dtype = convert.to_image(value, tag), ""
-    else:
-        array, dtype = convert.to_array(value, tag)
+        return item
+    array: Any = item.payload
     if _ZERO_D_FLAG in flags:
         array = array.reshape(())
-    if _BFLOAT16_FLAG in flags and kind == "tensor":
-        dtype = "bfloat16"
-    return Item(kind, tag, array.copy() if copy else array, dtype)
+    is_bfloat16 = _BFLOAT16_FLAG in flags and kind == "tensor"
+    return Item(kind, tag, array.copy(), BFLOAT16 if is_bfloat16 else item.dtype)
 
 
 # The primitives below carry MindSpore's names, by which its compiler knows them; in PyNative mode they run as Python.

@@ -12,7 +12,7 @@ from typing import Any
 from instrument import forks, framework
 from instrument.collect import beside, checks, complaints, ops
 from instrument.collect.added import Added
-from instrument.collect.convert import to_scalar
+from instrument.collect.convert import to_item, to_scalar
 from instrument.collect.options import RecordOptions
 from instrument.collect.session import Session
 from instrument.errors import RecordingError
@@ -149,28 +149,28 @@ class SummaryRecord:
             TypeError: a name that is no text, a value of another type.
             RecordingError: with `raise_exception=True`, the recorder is closed; by default that is logged once.
         """
-        if plugin == "scalar" and type(name) is str and name in self._known_names:
-            number = to_scalar(value, name)  # the hot path: all else is checked
+        if type(name) is not str or name not in self._known_names:
+            checks.check_plugin(plugin)
+            name = checks.check_name(name)
+            if self._is_over:
+                self._complaints.of_use(self._sink.path, self._is_fork)
+                return
+            if len(self._known_names) < _MOST_KNOWN_NAMES:
+                self._known_names.add(name)
+        if plugin == "scalar":
+            number = to_scalar(value, name)
             with self._lock:  # another thread may record meanwhile
                 scalars = self._added.scalars
                 is_second = name in scalars
                 scalars[name] = number
-            if is_second:
-                self._complaints.of_second(plugin, name)
-            return
-        if plugin not in checks.ARRAY_PLUGINS:
-            checks.check_plugin(plugin)
-        if type(name) is not str or name not in self._known_names:
-            checks.check_name(name)
-            if self._is_over:
-                self._complaints.of_use(self._sink.path, self._is_fork)
-                return
-            if type(name) is str and len(self._known_names) < _MOST_KNOWN_NAMES:
-                self._known_names.add(name)
-        if plugin in checks.ARRAY_PLUGINS:
-            self._add_array(plugin, name, value)
+        elif plugin in checks.ARRAY_PLUGINS:
+            is_second = self._add_copy(to_item(plugin, name, value))
         else:
+            checks.check_plugin(plugin)
             self.add_item(checks.message_item(plugin, name, value, self._dialect))
+            return
+        if is_second:
+            self._complaints.of_second(plugin, name)
 
     def record(self, step: int, train_network: Any = None, plugin_filter: Callable[[str], bool] | None = None) -> bool:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
@@ -322,24 +322,15 @@ class SummaryRecord:
         self._complaints.of_large(event.step, [item for item in event.items if is_too_large(item)])
         return False
 
-    def _add_array(self, plugin: str, name: str, value: Any) -> None:
-        item = ops.make_item(plugin, name, value, copy=False)
-        if plugin == "scalar":
-            self.add_item(item)
-            return
-        if is_too_large(item):  # what `_write` will refuse need not be copied
-            self.add_item(item)
-            return
+    def _add_copy(self, item: Item) -> bool:
         # What is staged is only valid until the next event is written, by another thread or a signal handler.
         with self._lock:
             is_inside = self._is_busy
             self._is_busy = True
             try:
-                is_second = self._added.add_copy(item, may_stage=not is_inside)
+                return self._added.add_copy(item, may_stage=not is_inside)
             finally:
                 self._is_busy = is_inside
-        if is_second:
-            self._complaints.of_second(plugin, name)
 
     def _add_graph(self, train_network: Any) -> None:
         model = framework.optimized_model_of(self._network) or framework.optimized_model_of(train_network)

@@ -31,15 +31,6 @@ class Layout:
         self.has_tensorboard = OTHERS in roles
         self.has_both = self.has_mindspore and self.has_tensorboard
 
-    def needs_further(self, event: Event) -> bool:
-        """Whether an event may have something for a file behind the first; the quick answer for most."""
-        if self.has_tensorboard:
-            return True
-        for item in event.items:
-            if item.kind in LINEAGE_KINDS:
-                return True
-        return False
-
     def needed(self, event: Event) -> list[int]:
         """The files that an event may have something for."""
         kinds = {item.kind for item in event.items}
