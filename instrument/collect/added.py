@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.values import Item
 from instrument.write.ahead import Ticket
@@ -39,22 +40,21 @@ class Added:
             self._items[kind, tag] = item
         return is_second
 
-    def add_copy(self, item: Item, may_stage: bool) -> bool:
+    def add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str, may_stage: bool) -> bool:
         """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
-        array: Any = item.payload
         payload: Any = None
         if array.nbytes >= _STAGED_BYTES:
             if may_stage:
                 payload = self._sink.stage(array)
             if payload is not None:
                 self._has_staged = True
-            elif is_too_large(item):
-                return self.add(item)  # what `record` will refuse need not be copied
+            elif is_too_large(item := Item(kind, tag, array, dtype)):
+                payload = array  # what `record` will refuse need not be copied
             elif may_stage:
                 payload = self._send_ahead(item)
         if payload is None:
             payload = np.array(array)
-        return self.add(Item(item.kind, item.tag, payload, item.dtype))
+        return self.add(Item(kind, tag, payload, dtype))
 
     def _send_ahead(self, item: Item) -> Ticket | None:
         key = item.kind, item.tag

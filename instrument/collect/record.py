@@ -6,13 +6,16 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from instrument import forks, framework
 from instrument.collect import beside, checks, complaints, ops
 from instrument.collect.added import Added
-from instrument.collect.convert import to_item, to_scalar
+from instrument.collect.convert import to_array, to_image, to_scalar
 from instrument.collect.options import RecordOptions
 from instrument.collect.session import Session
 from instrument.errors import RecordingError
@@ -164,7 +167,8 @@ class SummaryRecord:
                 is_second = name in scalars
                 scalars[name] = number
         elif plugin in checks.ARRAY_PLUGINS:
-            is_second = self._add_copy(to_item(plugin, name, value))
+            array, dtype = (to_image(value, name), "") if plugin == "image" else to_array(value, name)
+            is_second = self._add_copy(plugin, name, array, dtype)
         else:
             checks.check_plugin(plugin)
             self.add_item(checks.message_item(plugin, name, value, self._dialect))
@@ -221,7 +225,7 @@ class SummaryRecord:
             if self._mode == "train":
                 self.add_item(item)
         scalars, items = self._added.take(plugin_filter)
-        return self._write(Event(step, time.time(), items, scalars))
+        return self._write(step, items, scalars)
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything recorded so far can be read by another process.
@@ -277,7 +281,8 @@ class SummaryRecord:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
         with self._lock:
             self._added.keep()
-        return self._write(Event.of(step, time.time(), items))
+        event = Event.of(step, 0.0, items)
+        return self._write(step, event.items, event.scalars)
 
     def abandon(self) -> None:
         """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
@@ -298,37 +303,37 @@ class SummaryRecord:
             self._sink.write(event, says=False)
         self._sink.say()  # a logging handler may want to record something
 
-    def _write(self, event: Event) -> bool:
-        step, items, scalars = event.step, event.items, event.scalars
-        if items and self._session is not None:
-            self._session.note(event)
+    def _write(self, step: int, items: Sequence[Item], scalars: Mapping[str, float]) -> bool:
         for item in items:
             if is_too_large(item):
-                return self._write_without_large(event)
+                return self._write_without_large(step, items, scalars)
         if scalars:
             total = sum(scalars.values())
             if total - total != 0.0:  # one of them, or their sum, is NaN or an infinity
                 self._complaints.of_strange(step, scalars)
         elif not items:
             return True
+        event = Event(step, time.time(), items, scalars)
+        if items and self._session is not None:
+            self._session.note(event)
         taken = self._sink.write(event)
         if not taken:
             self._raise_error()
         return taken
 
-    def _write_without_large(self, event: Event) -> bool:
-        """Write an event without the items that readers would pass over, which is said: False."""
-        self._write(event._replace(items=[item for item in event.items if not is_too_large(item)]))
-        self._complaints.of_large(event.step, [item for item in event.items if is_too_large(item)])
+    def _write_without_large(self, step: int, items: Sequence[Item], scalars: Mapping[str, float]) -> bool:
+        """Write all but the items that readers would pass over, which is said: False."""
+        self._write(step, [item for item in items if not is_too_large(item)], scalars)
+        self._complaints.of_large(step, [item for item in items if is_too_large(item)])
         return False
 
-    def _add_copy(self, item: Item) -> bool:
+    def _add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str) -> bool:
         # What is staged is only valid until the next event is written, by another thread or a signal handler.
         with self._lock:
             is_inside = self._is_busy
             self._is_busy = True
             try:
-                return self._added.add_copy(item, may_stage=not is_inside)
+                return self._added.add_copy(kind, tag, array, dtype, may_stage=not is_inside)
             finally:
                 self._is_busy = is_inside
 
