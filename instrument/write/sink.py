@@ -81,8 +81,8 @@ class Sink(Protocol):
         """Log what is still unsaid. Whoever calls holds no lock that a logging handler could want."""
 
     def stage(self, array: NDArray[np.generic]) -> Staged | None:
-        """A copy of a contiguous array, as a payload that is valid until the next `write` and need not be copied there;
-        None: no room."""
+        """A copy of a contiguous array of numbers, as a payload that is valid until the next `write` and need not be
+        copied there; None: no room."""
 
     def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
         """Have a tensor written now that is too large to be staged, to be finished by the next `write` of an event that
