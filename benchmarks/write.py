@@ -174,6 +174,7 @@ def _run(plan: Plan, python: str, writer: str, workload: Workload) -> dict[str, 
         command = [python, str(HERE / "measure.py"), writer, workload.name, events, result]
         # What MindSpore warns of in its log is not what is measured.
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled, and so shall ours be
         with open(log, "wb") as output:
             process = subprocess.Popen(
                 command + ["--quick"] * plan.quick,

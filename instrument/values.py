@@ -1,36 +1,29 @@
 """What travels between the writing and the reading half.
 
-A *kind* is one of `KINDS`; a *tag* names a series; a *step* is the training step that the user counts.
 On the way down an `Item` carries either a finished value or the raw array from which a worker makes one;
-on the way up a `Record` carries the value.
+on the way up a `Record` carries the value. What stands in `instrument.events` is here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from instrument.events import BFLOAT16 as BFLOAT16
+from instrument.events import KINDS as KINDS
+from instrument.events import LINEAGE_KINDS as LINEAGE_KINDS
+from instrument.events import SAMPLED as SAMPLED
+from instrument.events import SESSION_END as SESSION_END
+from instrument.events import SUMMARY_KINDS as SUMMARY_KINDS
+from instrument.events import TRACE_KIND as TRACE_KIND
+from instrument.events import Event as Event
+from instrument.events import Finished
+from instrument.events import Item as Item
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-#: Kinds that share an event as values of a summary, in the order in which they are listed.
-SUMMARY_KINDS = ("scalar", "image", "tensor", "histogram", "landscape")
-#: Kinds of the lineage file.
-LINEAGE_KINDS = ("train_lineage", "eval_lineage", "dataset_graph", "custom_lineage_data")
-#: Texts are only in files that others wrote.
-KINDS = (*SUMMARY_KINDS, "text", "graph", *LINEAGE_KINDS)
-#: Tags that begin so come by the clock, not by steps: a step may have any number of points.
-SAMPLED = "system/"
-#: Pieces of a device trace, in files of their own.
-TRACE_KIND = "trace"
-#: How a run ended, for TensorBoard's page of hyper-parameters: an item with no place in MindSpore's dialect.
-SESSION_END = "session_end"
-#: The dtype that NumPy lacks: its values travel as float32, which holds each of them exactly.
-BFLOAT16 = "bfloat16"
-_NO_SCALARS: Mapping[str, float] = {}
-_NO_ALIASES: dict[tuple[str, str], str] = {}
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, eq=False)
-class Tensor:
+class Tensor(Finished):
     """An array of any numeric dtype.
 
     `dtype` is the recorded type by name. For `"bfloat16"` the array is float32 (every value exact); otherwise
@@ -53,7 +46,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Image:
+class Image(Finished):
     """An encoded picture: `data` are the file's bytes (PNG as we write it), sizes in pixels.
 
     `instrument.codec.image.pixels` decodes it to an array.
@@ -69,7 +62,7 @@ class Image:
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram:
+class Histogram(Finished):
     """Counts of finite values in ascending buckets, and what was not finite.
 
     `left`, `width` (float64) and `counts` (int64) have one entry a bucket; bucket i covers
@@ -90,7 +83,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class Text(Finished):
     """Texts, as TensorBoard has them: `array` is an array of str of any shape, mostly of one element."""
 
     array: NDArray[np.object_]
@@ -198,45 +191,3 @@ class Record:
     kind: str
     tag: str
     value: Value
-
-
-class Item(NamedTuple):
-    """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
-
-    `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), or the finished
-    value of these, and the serialised message for the other kinds, a `Gap` among them. `dtype` names the recorded type
-    of a tensor that is an array.
-    """
-
-    kind: str
-    tag: str
-    payload: float | NDArray[np.generic] | bytes | Tensor | Image | Histogram | Text
-    dtype: str = ""
-
-
-class Event(NamedTuple):
-    """What one `record(step)` hands over: scalars by tag, and the items of all other kinds.
-
-    `aliases` are the names that TensorBoard's dialect has for some kinds and tags: it shows one kind a tag. `ahead` is
-    the number of the ticket of a tensor that stands in the file already, 0 for none.
-    """
-
-    step: int
-    wall_time: float
-    items: Sequence[Item] = ()
-    scalars: Mapping[str, float] = _NO_SCALARS
-    aliases: dict[tuple[str, str], str] = _NO_ALIASES
-    ahead: int = 0
-
-    @classmethod
-    def of(cls, step: int, wall_time: float, items: Iterable[Item]) -> Event:
-        """The event that holds these items, scalars among them."""
-        scalars: dict[str, float] = {}
-        others = []
-        for item in items:
-            payload: Any = item.payload
-            if item.kind == "scalar":
-                scalars[str.__str__(item.tag)] = float(payload)
-            else:
-                others.append(item)
-        return cls(step, wall_time, others, scalars)

@@ -10,22 +10,14 @@ import functools
 import struct
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instrument.codec import scalar, wire
 from instrument.errors import CorruptMessage
-from instrument.values import (
-    LINEAGE_KINDS,
-    SESSION_END,
-    TRACE_KIND,
-    Event,
-    Histogram,
-    Image,
-    Item,
-    Record,
-    Tensor,
-    Text,
-)
+from instrument.events import LINEAGE_KINDS, SESSION_END, TRACE_KIND, Event, Finished, Item
+
+if TYPE_CHECKING:
+    from instrument.values import Record
 
 #: MindInsight drops an event whose payload is larger.
 MAX_PAYLOAD_BYTES = 500_000_000
@@ -103,8 +95,10 @@ def finish(item: Item) -> Item:
     What is a value already, a message, or content in pieces, stays as it is.
     """
     payload: Any = item.payload
-    if isinstance(payload, (bytes, list, Tensor, Image, Histogram, Text)):
+    if isinstance(payload, (bytes, list, Finished)):
         return item
+    from instrument.values import Tensor
+
     value = Tensor(payload, item.dtype) if item.kind == "tensor" else module(item.kind).from_array(payload)
     return item._replace(payload=value)
 
@@ -125,6 +119,8 @@ def decode(payload: memoryview) -> Iterator[Record]:
     Raises:
         CorruptMessage: the payload is no event.
     """
+    from instrument.values import Record  # which workers, who only encode, do without
+
     for step, wall_time, kind, tag, decode_value in scan(payload):
         yield Record(step, wall_time, kind, tag, decode_value())
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from instrument.codec import wire
-from instrument.values import Scalar
+
+if TYPE_CHECKING:
+    from instrument.values import Scalar
 
 NUMBER = 3
 EXACT_NUMBER = 100
@@ -71,4 +74,6 @@ def encode_field(tag: str, value: float, heads: Heads = _mindspore_heads) -> byt
 
 
 def decode(single: float, exact: float | None) -> Scalar:
+    from instrument.values import Scalar  # which workers, who only encode, do without
+
     return Scalar(single if exact is None else exact)

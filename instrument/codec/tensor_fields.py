@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instrument.codec import wire
-from instrument.values import BFLOAT16
+from instrument.events import BFLOAT16
 
 DIMS, DATA_TYPE, FLOAT_DATA, DOUBLE_DATA, RAW_DATA = 1, 2, 3, 6, 8
 

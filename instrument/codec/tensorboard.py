@@ -11,7 +11,7 @@ Numbers are those of TensorFlow's event.proto, summary.proto and tensor.proto.
 
 from __future__ import annotations
 
-from instrument.values import BFLOAT16
+from instrument.events import BFLOAT16
 
 VERSION = "brain.Event:2"
 #: What our own files say of their writer (`Event.source_metadata.writer`, in the first event). A file that says so and

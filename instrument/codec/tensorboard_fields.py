@@ -6,7 +6,7 @@ from typing import Any
 
 from instrument.codec import tensorboard as tb
 from instrument.codec import wire
-from instrument.values import BFLOAT16
+from instrument.events import BFLOAT16
 
 _NUMBERS = {**tb.DTYPE_NUMBERS, "string": tb.DT_STRING, BFLOAT16: tb.DT_FLOAT}  # which TensorBoard can read
 

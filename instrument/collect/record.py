@@ -54,7 +54,8 @@ class SummaryRecord:
         on_full: what `record` does when the workers cannot keep up: `"block"` waits for room, `"drop"` answers False
             and counts.
         queue_bytes: shared memory between this process and its workers, for what is not written yet; at least 1 MiB, by
-            default 24 MiB. A record larger than a worker's share passes through in pieces, and `record` waits for it.
+            default 24 MiB. What is larger than a worker's share passes through in pieces: a tensor during `add_value`
+            (one a step; of more a copy is kept, as of images and histograms), a record during `record`.
         system_metrics: True, or seconds between samples (True: 5): record what host, process and device are doing, from
             the first `record` on, as scalars `system/...`, for at most 0.5 % of a core. Needs psutil.
         dialect: whose files are written: `"mindspore"` MindInsight's, `"tensorboard"` TensorBoard's, or `"both"`.

@@ -66,6 +66,10 @@ class EventFileWriter:
         self._tail_unknown = True
         self._cut(committed_bytes)
 
+    def forget_end(self) -> None:
+        """What stands behind a length that is handed in may be anything: the next `append` cuts it off."""
+        self._tail_unknown = True
+
     @property
     def size_bytes(self) -> int:
         return os.fstat(self._fd).st_size

@@ -11,6 +11,7 @@ so that a worker's successor can finish it, and a recorder that has to write som
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,14 +33,15 @@ class Ahead(NamedTuple):
     """What stands behind the committed lengths: sent with a ticket, ahead of the event with number `sequence`.
 
     `ends` are the offsets behind it in the files that there may be, where its tail belongs, and `crcs` the checksums so
-    far; 0 in files that hold nothing of it, and in all of them where it could not be written. The values stand as they
-    were given at `values_at` in the file `values_file`.
+    far; 0 in files that hold nothing of it, and in all of them where it could not be written. The values stand at
+    `values_at` in the file `values_file`, as they were given or, with `has_singles`, as float32, which holds them all.
     """
 
     ticket: int = 0
     sequence: int = 0
     values_file: int = 0
     values_at: int = 0
+    has_singles: int = 0
     ends: tuple[int, ...] = _NONE
     crcs: tuple[int, ...] = _NONE
 
@@ -60,18 +62,16 @@ class Ticket(NamedTuple):
     shape: tuple[int, ...]
     nbytes: int = 0  # that are here
 
-    def read(self, path: str, offset: int) -> NDArray[np.generic] | None:
+    def read(self, path: str, offset: int, has_singles: bool = False) -> NDArray[np.generic] | None:
         """Its values out of the file; None where they are not there any more."""
         import numpy as np
 
-        array = np.empty(self.shape, self.dtype)
+        code = np.dtype("<f4") if has_singles else self.dtype.newbyteorder("<")
         try:
-            with open(path, "rb") as file:
-                file.seek(offset)
-                is_whole = file.readinto(array.reshape(-1).view("u1").data) == array.nbytes
+            found = np.fromfile(path, code, math.prod(self.shape), offset=offset)
         except OSError:
             return None
-        return array if is_whole else None
+        return found.astype(self.dtype, copy=False).reshape(self.shape) if found.size == math.prod(self.shape) else None
 
 
 def time_and_step(wall_time: float, step: int) -> bytes:

@@ -17,22 +17,19 @@ from instrument.codec import wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import Event, Gap, Item
+from instrument.events import Event, Item
 from instrument.write import ahead
 from instrument.write.ahead import Ahead
 from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.stream import Arrive, Frame, Later
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from instrument.values import Gap
 
 #: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
 SUMMARY, LINEAGE = 0, 1
 #: What an event has for the files that there may be, where it has nothing.
 NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
-
-_LONGEST_NAME_BYTES = 200
 
 
 class Notice(NamedTuple):
@@ -143,10 +140,18 @@ def lose(
     sequence: int, event: Event, paths: tuple[str, ...], reason: str, report: Report, layout: Layout = MINDSPORE
 ) -> Job:
     """Report an event that cannot be written, and have its file say so at its place, behind what it says itself."""
+    from instrument.values import Gap  # most workers never need one
+
     step = event.step
     report(Notice("lost", step, paths[SUMMARY], reason))
     gap = gap_item(Gap(1, step, step, reason))
     return Job(sequence, step, _frames(Event(step, time.time(), [*_gaps(event), gap]), layout), paths, failed=True)
+
+
+def lose_with_ahead(job: Job, report: Report, layout: Layout) -> Job:
+    """The same for one a part of which is not there any more."""
+    event = Event(job.step, 0.0, job.gaps)
+    return lose(job.sequence, event, job.paths, "what was written of it is gone", report, layout)
 
 
 def gap_event(gap: Gap) -> Event:
@@ -180,7 +185,7 @@ class Committer:
             Abandoned: the rest of a streamed job will not come; likewise.
         """
         if jobs[0].ahead.is_written and not self._holds(jobs[0]):
-            jobs = [self._lose_with_file(jobs[0]), *jobs[1:]]
+            jobs = [lose_with_ahead(jobs[0], self._report, self._layout), *jobs[1:]]
         lengths = state.lengths
         refused: set[int] = set()
         full = state.full
@@ -263,7 +268,7 @@ class Committer:
         """
         assert job.arrive is not None
         arrive = job.arrive
-        ends, crcs, place = [0] * len(NO_FRAMES), [0] * len(NO_FRAMES), (0, 0)
+        ends, crcs, place = [0] * len(NO_FRAMES), [0] * len(NO_FRAMES), (0, 0, False)
         with ExitStack() as undo:
             for file, frames in enumerate(job.streamed):
                 for one in frames:
@@ -276,12 +281,13 @@ class Committer:
                     head = frame.head(wire.size(payload) + ahead.TAIL_BYTES)
                     end = writer.append([*version, head], start)
                     for piece in payload:
-                        if isinstance(piece, Later) and piece.is_as_given:
-                            place = (file, end)
+                        if isinstance(piece, Later) and (piece.is_as_given or not place[1]):
+                            place = (file, end, not piece.is_as_given)
                         for data in piece.buffers(arrive) if isinstance(piece, Later) else (piece,):
                             crcs[file] = crc32c(data, crcs[file])
                             end = writer.append([data], end)
                     ends[file] = end
+                    writer.forget_end()
             undo.pop_all()
         return Ahead(job.step, job.sequence, *place, tuple(ends), tuple(crcs))
 
@@ -289,11 +295,6 @@ class Committer:
         """Whether what was written ahead of a job is still there."""
         ends = enumerate(job.ahead.ends)
         return all(self._writer(file, job.paths[file], end)[1] == end for file, end in ends if end)
-
-    def _lose_with_file(self, job: Job) -> Job:
-        event = Event(job.step, 0.0, job.gaps)
-        reason = "what was written of it was deleted or cut"
-        return lose(job.sequence, event, job.paths, reason, self._report, self._layout)
 
     # ------------------------------------------------------------------ files
 
@@ -321,51 +322,3 @@ def trim(paths: Sequence[str], state: State) -> None:
                 os.truncate(path, committed_bytes)
         except OSError:
             pass  # it was taken away, or cannot be cut: a reader passes over the half frame
-
-
-def export_tensors(event: Event, directory: str, report: Report) -> None:
-    """Write each tensor of the event to `{directory}/tensor/{tag}_{step}.npy`; bfloat16 as float32.
-
-    The tag is percent-encoded, so that different tags are different files inside the directory.
-    """
-    import numpy as np
-
-    for item in event.items:
-        if item.kind != "tensor":
-            continue
-        path = os.path.join(directory, "tensor", f"{_file_stem(item.tag)}_{event.step}.npy")
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            _save(path, np.asarray(item.payload))
-        except OSError as error:
-            report(Notice("export", event.step, path, os.strerror(error.errno or 0)))
-        except ValueError as error:  # objects
-            report(Notice("export", event.step, path, str(error)))
-
-
-def _save(path: str, array: NDArray[np.generic]) -> None:
-    """Write an `.npy` file, or leave none behind."""
-    import numpy as np
-
-    partial = path + ".part"
-    try:
-        with open(partial, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(partial, path)
-    except BaseException:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise
-
-
-def _file_stem(tag: str) -> str:
-    from urllib.parse import quote
-
-    data = tag.encode("utf-8", "surrogatepass")
-    stem = quote(data, safe="")
-    if len(stem) <= _LONGEST_NAME_BYTES:
-        return stem
-    from hashlib import sha256
-
-    # "~" is never percent-encoded, but a digest behind it makes a clash with a shorter tag's name impossible in effect.
-    return f"{stem[: _LONGEST_NAME_BYTES - 65]}~{sha256(data).hexdigest()}"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from instrument.values import Event
+from instrument.events import Event
 from instrument.write import message, stream
 from instrument.write.ahead import Ahead
 from instrument.write.commit import State

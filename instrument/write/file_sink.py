@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from instrument import forks
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 from instrument.write import commit
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice, State
+from instrument.write.exports import export_tensors
 from instrument.write.limits import full_files, is_summary_full
 from instrument.write.message import Staged
 from instrument.write.notices import Missing, Notices
@@ -95,7 +96,7 @@ class FileSink:
         except OSError as error:
             return self._lose(event.step, self._files.target.directory, error)
         if self._files.export_directory:
-            commit.export_tensors(event, self._files.export_directory, self._notices.add)
+            export_tensors(event, self._files.export_directory, self._notices.add)
         if self._layout.has_tensorboard:
             event = self._tags.named(event)
         whole = self._missing.before(event) if says_missing else event

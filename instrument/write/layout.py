@@ -11,7 +11,7 @@ from typing import Any
 
 from instrument.codec import event as event_codec
 from instrument.codec import wire
-from instrument.values import LINEAGE_KINDS, SESSION_END, Event, Item
+from instrument.events import LINEAGE_KINDS, SESSION_END, Event, Item
 
 SUMMARY, LINEAGE, SCALARS, OTHERS = "summary", "lineage", "scalars", "others"
 #: Kinds that share TensorBoard's second file.

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from instrument.codec import event as event_codec
-from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.events import LINEAGE_KINDS, Event, Item
 from instrument.write.commit import SUMMARY, State
 from instrument.write.layout import MINDSPORE, Layout
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from instrument.codec import tensor_fields
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from instrument import forks
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 from instrument.write import watch
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
@@ -188,7 +188,7 @@ class PoolSink:
         with self._lock:
             if self._feed.is_over or (written := self._feed.pool.ahead).ticket != ticket.number:
                 return None
-            return ticket.read(self._files.paths[written.values_file], written.values_at)
+            return ticket.read(self._files.paths[written.values_file], written.values_at, bool(written.has_singles))
 
     def _write(self, event: Event) -> bool:
         feed, limit = self._feed, self._max_file_bytes

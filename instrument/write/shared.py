@@ -19,7 +19,7 @@ from instrument.write.ring import Ring
 
 _VERSION, _IS_CLOSING = 0, 1
 _SLOTS = (8, 24)
-_AHEAD, _AHEAD_FILES = 40, 4  # four words, and for each file an end and a checksum
+_AHEAD, _AHEAD_FILES = 40, 4  # five words, and for each file an end and a checksum
 _LINES, _LINE = 64, 8  # a cache line a worker
 _AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
 MAX_WORKERS = 64
@@ -106,14 +106,15 @@ class PoolMemory:
     @property
     def ahead(self) -> Ahead:
         """What was written ahead of its event last. It is valid from the store of its ticket on."""
-        words = self._words[_AHEAD : _AHEAD + 4 + 2 * _AHEAD_FILES].tolist()
-        ends, crcs = words[4 : 4 + _AHEAD_FILES], words[4 + _AHEAD_FILES :]
-        return Ahead(words[0], words[1], words[2], words[3], tuple(ends), tuple(crcs))
+        words = self._words[_AHEAD : _AHEAD + 5 + 2 * _AHEAD_FILES].tolist()
+        ticket, sequence, file, offset, has_singles, *frames = words
+        ends, crcs = tuple(frames[:_AHEAD_FILES]), tuple(frames[_AHEAD_FILES:])
+        return Ahead(ticket, sequence, file, offset, has_singles, ends, crcs)
 
     @ahead.setter
     def ahead(self, ahead: Ahead) -> None:
         self._words[_AHEAD] = 0
-        for offset, value in enumerate([*ahead[1:4], *ahead.ends, *ahead.crcs], 1):
+        for offset, value in enumerate([*ahead[1:5], *ahead.ends, *ahead.crcs], 1):
             self._words[_AHEAD + offset] = value
         self._words[_AHEAD] = ahead.ticket
 

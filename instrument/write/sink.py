@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import LINEAGE_KINDS, Event, Item
+from instrument.events import LINEAGE_KINDS, Event, Item
 from instrument.write import commit
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
@@ -46,7 +46,7 @@ class Stats:
     """What became of the events so far.
 
     `events` and `bytes` are on disk (in all files); `pending` events are on their way. `stalled_seconds` is the
-    time that `write` waited for room. `dropped` counts events that were refused: for want of room with
+    time that training waited for room. `dropped` counts events that were refused: for want of room with
     `on_full="drop"` or while the disk takes nothing, or because a file is at its size limit. `lost` counts those that
     could not be encoded or written, and `errors` the errors behind them. Every event is in `events`, `pending`,
     `dropped` or `lost`.

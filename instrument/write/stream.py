@@ -16,7 +16,7 @@ from instrument.codec import event as event_codec
 from instrument.codec import tensor_fields, tensorboard_fields, wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c, mask
-from instrument.values import Event, Item
+from instrument.events import Event, Item
 from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.message import Part
 

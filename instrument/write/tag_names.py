@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from instrument.values import Event
+from instrument.events import Event
 from instrument.write.notices import Notices
 
 #: Kinds whose tag TensorBoard sees.

@@ -22,10 +22,11 @@ import time
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from instrument.values import Event
+from instrument.events import Event
 from instrument.write import ahead, commit, memory, message, stream
 from instrument.write.ahead import Ahead
 from instrument.write.commit import Notice, State
+from instrument.write.exports import export_tensors
 from instrument.write.layout import LAYOUTS
 from instrument.write.ring import AHEAD, MORE, START, Chunk
 from instrument.write.shared import Config, PoolMemory
@@ -138,7 +139,7 @@ class Worker:
         if chunk.sequence in self._config.given_up:
             return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report, self._layout)
         if exports:
-            commit.export_tensors(event, self._config.export_directory, self._report)
+            export_tensors(event, self._config.export_directory, self._report)
         job = commit.encode(chunk.sequence, event, paths, self._report, self._layout)
         return self._with_ahead(job, event) if event.ahead else job
 
@@ -162,7 +163,7 @@ class Worker:
             self._pool.take_in_hand(self._index, 0)
             return
         try:
-            job = self._begin(first.sequence, arrivals, self._report)
+            job = self._begin(first.sequence, arrivals)
             try:
                 self._await_turn(job.sequence)
                 state = self._committer.apply(self._pool.state, [job])
@@ -176,26 +177,26 @@ class Worker:
             return
         self._publish(state)
 
-    def _begin(self, sequence: int, arrivals: Iterator[memoryview], report: commit.Report) -> commit.Job:
+    def _begin(self, sequence: int, arrivals: Iterator[memoryview]) -> commit.Job:
         def arrive() -> memoryview:
             return next(arrivals)
 
         bare, further, parts = message.unpack_head(stream.gather_head(arrive))
         layout, paths = self._layout, self._note(further)
         if sequence in self._config.given_up:
-            return commit.lose(sequence, bare, paths, "workers die of it", report, layout)
+            return commit.lose(sequence, bare, paths, "workers die of it", self._report, layout)
         try:
             exports = bool(self._config.export_directory)
             event, copy = stream.begin(bare, parts, arrive, layout, is_whole=exports)
             if exports:
-                commit.export_tensors(event, self._config.export_directory, report)
+                export_tensors(event, self._config.export_directory, self._report)
             job = commit.begin(sequence, event, paths, arrive, layout, copy)
             return self._with_ahead(job, event) if event.ahead else job
         except Exception as error:
             if isinstance(error, stream.Abandoned):
                 raise
             # What it says is missing before it, the next one says again.
-            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
+            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", self._report, layout)
 
     def _arrivals(self, head: bytes) -> Iterator[memoryview]:
         """The chunks of a large event, each valid until the next is asked for.
@@ -218,16 +219,26 @@ class Worker:
             yield chunk.payload
 
     def _write_ahead(self, sequence: int, arrivals: Iterator[memoryview]) -> None:
-        """Write a tensor while it comes in, as far as that goes before its event is known; what fails is not told: the
-        trainer sends it again as a part of the event."""
-        self._pool.ahead = written = Ahead()
+        """Write a tensor while it comes in, before its event is known. What fails is not told: the trainer sends it
+        again with its event."""
+        self._pool.ahead = Ahead()
+
+        def arrive() -> memoryview:
+            return next(arrivals)
+
         try:
-            job = self._begin(sequence, arrivals, lambda notice: None)
-            self._await_turn(sequence)
-            try:
-                written = self._committer.write_ahead(self._pool.state, job)
-            except OSError:
-                written = Ahead(job.step)
+            bare, further, parts = message.unpack_head(stream.gather_head(arrive))
+            written = Ahead(bare.step)
+            if sequence not in self._config.given_up:
+                try:
+                    event, copy = stream.begin(bare, parts, arrive, self._layout, is_whole=False)
+                    job = commit.begin(sequence, event, self._note(further), arrive, self._layout, copy)
+                    self._await_turn(sequence)
+                    written = self._committer.write_ahead(self._pool.state, job)
+                except stream.Abandoned:
+                    raise
+                except Exception:  # noqa: BLE001  what cannot be written or encoded is told with its event
+                    pass
             for _ in arrivals:
                 pass
         except stream.Abandoned:
@@ -241,8 +252,7 @@ class Worker:
         if job.failed:
             return job
         if (written.ticket, written.sequence) != (event.ahead, job.sequence):
-            reason = "what was written of it is gone"
-            return commit.lose(job.sequence, event, job.paths, reason, self._report, self._layout)
+            return commit.lose_with_ahead(job, self._report, self._layout)
         return job._replace(ahead=written, tail=ahead.time_and_step(event.wall_time, event.step))
 
     # ------------------------------------------------------------------ in order, into the files

@@ -37,7 +37,7 @@ WITHOUT_TEXT = {
     ("instrument/read/verify.py", "Damage(report.path"): _PASSES_ON,
     ("instrument/show/notebook.py", "raise ValueError(f'{len(words)} words')"): "printed with the usage of %instrument",
     ("instrument/trace/text.py", "Problem(self.file, what, amount)"): "its callers' texts are found",
-    ("instrument/write/commit.py", "Notice('export'"): _SYSTEM,
+    ("instrument/write/exports.py", "Notice('export'"): _SYSTEM,
     ("instrument/write/crew.py", "Notice(*marshal.loads(said))"): _PASSES_ON,
     ("instrument/write/memory.py", "raise OSError(error, os.strerror(error))"): _SYSTEM,
     ("instrument/write/sink.py", "Notice('sync'"): _SYSTEM,

@@ -7,6 +7,7 @@ and, those of TensorBoard's dialect, by TensorBoard where it is there (`oracle`)
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from tests.faults.trainer import Plan
 
 #: After so many no more is to be learnt.
 _MOST_COMPLAINTS = 10
+#: What stands before the time and the step of an event.
+_WALL_TIME, _STEP = 0x09, 0x10
 #: TensorBoard's forms of lineage.
 _LINEAGE_TAGS = ("_hparams_/", "lineage/")
 
@@ -161,7 +164,11 @@ class _Reading:
     def _compare(self, event: Event, first: Frame) -> None:
         for file, payloads in enumerate(self._layout.encode(event)):
             role = self._layout.roles[file]
-            parts = [first] if file == 0 else list(itertools.islice(self._frames[file], len(payloads)))
+            frames = itertools.chain([first], self._frames[0]) if file == 0 else self._frames[file]
+            parts = list(itertools.islice(frames, min(len(payloads), 1)))
+            if parts and parts[0].payload[0] != _WALL_TIME:
+                payloads = self._written_ahead(event, file)
+            parts += itertools.islice(frames, len(payloads) - len(parts))
             if len(parts) != len(payloads):
                 self.complaints.append(f"{role} ends before step {event.step}")
             for part, pieces in zip(parts, payloads, strict=False):
@@ -171,6 +178,15 @@ class _Reading:
                     self.complaints.append(f"step {event.step} of {role} differs from what was recorded")
             if role != LINEAGE and event.scalars:
                 self.complaints += _check_values(event, role, parts)
+
+    def _written_ahead(self, event: Event, file: int) -> list[wire.Pieces]:
+        """The payloads of an event whose tensor was written first: there time and step come last, in 20 bytes."""
+        alone = event._replace(items=event.items[-1:], scalars={})
+        rest = event._replace(items=event.items[:-1])
+        ((_, *pieces),) = self._layout.encode(alone)[file]
+        varint = [event.step >> shift & 0x7F | 0x80 for shift in range(0, 63, 7)]
+        tail = struct.pack("<BdB10B", _WALL_TIME, event.wall_time, _STEP, *varint, 0)
+        return [[*pieces, tail], *self._layout.encode(rest)[file]]
 
 
 def _same(payload: memoryview, pieces: wire.Pieces) -> bool:

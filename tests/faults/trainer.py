@@ -65,14 +65,16 @@ class Front(Protocol):
 
 
 class SinkFront:
-    """A sink, as `SummaryRecord` uses one: some arrays are staged."""
+    """A sink, as `SummaryRecord` uses one: arrays of every second event are staged, or sent ahead of it."""
 
     def __init__(self, plan: Plan) -> None:
+        from instrument.collect.added import Added
         from instrument.write.pool import open_sink
         from instrument.write.sink import Target
 
         target = Target(plan.directory, kind=plan.kind, export_tensors=plan.export, dialect=plan.dialect)
         self._sink = open_sink(target, plan.workers, plan.ring_bytes, plan.drop_when_full)
+        self._added = Added(self._sink)
         self.flush, self.close = self._sink.flush, self._sink.close
 
     @property
@@ -80,14 +82,14 @@ class SinkFront:
         return self._sink.stats
 
     def take(self, event: Event) -> bool:
-        items = [self._staged(item) if event.step % 2 else item for item in event.items]
-        return self._sink.write(event._replace(items=items))
-
-    def _staged(self, item: Any) -> Any:
-        if isinstance(item.payload, bytes):
-            return item
-        copy = self._sink.stage(item.payload)
-        return item if copy is None else item._replace(payload=copy)
+        if event.step % 2:
+            for item in event.items:
+                if isinstance(item.payload, bytes):
+                    self._added.add(item)
+                else:
+                    self._added.add_copy(item, may_stage=True)
+            event = event._replace(items=self._added.take()[1])
+        return self._sink.write(event)
 
 
 class RecordFront:

@@ -22,7 +22,7 @@ from instrument.read.run import Run, read
 from instrument.show.formats import export
 from instrument.values import Event, Histogram, Item
 from instrument.write.pool import open_sink
-from instrument.write.sink import Target
+from instrument.write.sink import Sink, Target
 from tests.integration.conftest import ROOT, SCRIPTS
 
 PYTHON = Path(os.environ.get("INSTRUMENT_TENSORBOARD_PYTHON") or ROOT / ".venv-tensorboard" / "bin" / "python")
@@ -71,12 +71,23 @@ def once() -> Event:
     ])  # fmt: skip
 
 
+def ahead(sink: Sink, step: int) -> Item:
+    """A tensor that is in the files before its step is known."""
+    array = np.random.default_rng(step).normal(size=(300, 400)) * step
+    item = Item("tensor", f"ahead/{step % 2}", array.astype("f4" if step % 2 else "f8"), "")
+    item = item._replace(dtype=item.payload.dtype.name)  # type: ignore[union-attr]
+    ticket = sink.ahead(item, lambda: None)
+    assert ticket is not None
+    return item._replace(payload=ticket)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("logdir")
-    sink = open_sink(Target(str(folder / "live"), dialect="both"), 1)
+    sink = open_sink(Target(str(folder / "live"), dialect="both"), 1, ring_bytes=256 << 10)
     for one in [*map(event, STEPS), once()]:
-        assert sink.write(one)
+        items = [ahead(sink, one.step)] if one.scalars and one.step % 5 == 0 else []
+        assert sink.write(one._replace(items=[*one.items, *items]))
     sink.close()
     export(read(folder / "live"), "tensorboard", folder / "exported")
     return folder

@@ -18,6 +18,7 @@ from instrument.eventfile.reader import EventFileReader
 from instrument.values import Event, Gap, Item
 from instrument.write import commit
 from instrument.write.commit import LINEAGE, SUMMARY, Committer, Job, Notice, State
+from instrument.write.exports import export_tensors
 from instrument.write.limits import item_bound_bytes, upper_bound_bytes
 from tests.write.build import both, custom, frame_count, gaps, numbers, scalar, tensor
 
@@ -399,7 +400,7 @@ def exported(directory: Path) -> dict[str, Any]:
 
 def export(directory: Path, event: Event) -> list[Notice]:
     notices: list[Notice] = []
-    commit.export_tensors(event, str(directory), notices.append)
+    export_tensors(event, str(directory), notices.append)
     return notices
 
 

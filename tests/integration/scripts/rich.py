@@ -85,6 +85,8 @@ def record(first: SummaryRecord, second: SummaryRecord) -> None:
     second.add_value("image", "floats", rng.standard_normal((2, 1, 7, 4)))
     second.add_value("image", "not finite", np.array([[[[np.nan, 0.5], [np.inf, 1.0]]]]))
     second.add_value("landscape", "landscape_[1, 2, 3]", landscape())
+    # Larger than what lies between the recorder and its worker: in the file before its step is known.
+    first.add_value("tensor", "ahead", rng.standard_normal((500, 400)))
     assert first.record(1000)
     assert second.record(1000)
 
@@ -95,7 +97,8 @@ def main(directory: Path) -> None:
         directory / "run", collect_freq=3, num_process=2, custom_lineage_data={"data": "digits", "scale": 0.0625}
     )
     digits.train([collector])
-    with SummaryRecord(directory / "run", num_process=1) as first, SummaryRecord(directory / "run") as second:
+    small = SummaryRecord(directory / "run", num_process=1, queue_bytes=1 << 20)
+    with small as first, SummaryRecord(directory / "run") as second:
         record(first, second)
 
 
