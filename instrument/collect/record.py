@@ -91,9 +91,7 @@ class SummaryRecord:
         self._complaints = complaints.Complaints(options.raise_exception)
         self._known_names: set[str] = set()
         self._lock = threading.RLock()
-        self._is_busy = self._is_fork = False
-        #: Nothing is recorded here any more.
-        self._is_over = False
+        self._is_busy = self._is_fork = self._is_over = False
         self._raises = options.raise_exception
         self._dialect = options.dialect
         self._session = Session() if options.dialect != "mindspore" else None
