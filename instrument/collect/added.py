@@ -26,8 +26,15 @@ class Added:
         self._items: dict[tuple[str, str], Item] = {}
         self._sink = sink
         self._has_staged = False
-        #: What was written already, of which there is one at a time.
-        self._ahead: tuple[str, str] | None = None
+
+    @property
+    def _ahead(self) -> tuple[str, str] | None:
+        """What was written already, of which there is one at a time."""
+        for key, item in self._items.items():
+            payload: Any = item.payload
+            if isinstance(payload, Ticket):
+                return key
+        return None
 
     def add(self, item: Item) -> bool:
         """Keep an item; whether it is the second of its kind and tag, which replaces the first."""
@@ -43,6 +50,7 @@ class Added:
     def add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str, may_stage: bool) -> bool:
         """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
         payload: Any = None
+        is_second = False
         if array.nbytes >= _STAGED_BYTES:
             if may_stage:
                 payload = self._sink.stage(array)
@@ -50,21 +58,14 @@ class Added:
                 self._has_staged = True
             elif is_too_large(item := Item(kind, tag, array, dtype)):
                 payload = array  # what `record` will refuse need not be copied
-            elif may_stage:
-                payload = self._send_ahead(item)
+            elif may_stage and kind == "tensor" and (ahead := self._ahead) in (None, (kind, tag)):
+                is_second = ahead is not None
+                if is_second:  # its place is written over now, whether or not an interrupt comes meanwhile
+                    del self._items[kind, tag]
+                payload = self._sink.ahead(item, self._copy_staged)
         if payload is None:
             payload = np.array(array)
-        return self.add(Item(kind, tag, payload, dtype))
-
-    def _send_ahead(self, item: Item) -> Ticket | None:
-        key = item.kind, item.tag
-        if item.kind != "tensor" or self._ahead not in (None, key):
-            return None
-        self._ahead = None
-        ticket = self._sink.ahead(item, self._copy_staged)
-        if ticket is not None:
-            self._ahead = key
-        return ticket
+        return self.add(Item(kind, tag, payload, dtype)) or is_second
 
     def take(self, plugin_filter: Callable[[str], bool] | None = None) -> tuple[dict[str, float], list[Item]]:
         """Scalars and other items since the last call; arrays are valid until the next event is written.
@@ -73,7 +74,7 @@ class Added:
         """
         scalars, self.scalars = self.scalars, {}
         items, self._items = self._items, {}
-        self._has_staged, self._ahead = False, None
+        self._has_staged = False
         found = list(items.values()) if items else []
         if plugin_filter is not None:
             found = [item for item in found if plugin_filter(item.kind)]
@@ -83,13 +84,12 @@ class Added:
     def keep(self) -> None:
         """Another event is written first: copy what would not survive that."""
         self._copy_staged()
-        if self._ahead is not None:
-            item = self._items[self._ahead]
-            payload: Any = item.payload
-            array = self._sink.fetch(payload) if isinstance(payload, Ticket) else None
+        if (key := self._ahead) is not None:
+            item = self._items[key]
+            ticket: Any = item.payload
+            array = self._sink.fetch(ticket)
             if array is not None:  # else its record will be told
-                self._items[self._ahead] = item._replace(payload=array)
-                self._ahead = None
+                self._items[key] = item._replace(payload=array)
 
     def _copy_staged(self) -> None:
         if self._has_staged:

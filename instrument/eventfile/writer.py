@@ -49,6 +49,7 @@ class EventFileWriter:
         """
         if self._tail_unknown:
             self._cut(committed_bytes)
+            self._tail_unknown = False
         end = committed_bytes
         try:
             remaining = coalesce(pieces)
@@ -62,7 +63,10 @@ class EventFileWriter:
         return end
 
     def cut(self, committed_bytes: int) -> None:
-        """Take back what was written behind the first `committed_bytes`; if not now, before the next `append`."""
+        """Take back what was written behind the first `committed_bytes`; if not now, before the next `append`.
+
+        That may go back further.
+        """
         self._tail_unknown = True
         self._cut(committed_bytes)
 
@@ -82,7 +86,6 @@ class EventFileWriter:
     def _cut(self, committed_bytes: int) -> None:
         if self.size_bytes > committed_bytes:
             os.ftruncate(self._fd, committed_bytes)
-        self._tail_unknown = False
 
     def sync(self) -> None:
         """Return when the file's bytes are on the disk itself."""

@@ -122,8 +122,8 @@ class Crew:
         files = self._files
         config = Config(
             index, self._memory_fd, self._ring_bytes, self._bells, self._trainer_bell, theirs.fileno(),
-            files.summary_path, files.export_directory, files.target.max_file_bytes, self._blame.given_up,
-            files.layout.dialect,
+            files.paths, files.export_directory, files.target.max_file_bytes, self._blame.given_up,
+            files.layout.dialect, os.getpid(),
         )  # fmt: skip
         return spawn(config, [*self._fds, theirs.fileno()])
 
@@ -281,6 +281,8 @@ class Crew:
     def end(self) -> bool:
         """Tell the workers that nothing more will come, and wait until they are gone; False where one stays."""
         self._is_over = True
+        if hasattr(self, "pool"):
+            self.pool.end()
         workers = [worker for worker in self._workers.values() if worker is not None]
         self._seen_off += workers
         self._workers = dict.fromkeys(self._workers)

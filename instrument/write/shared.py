@@ -17,7 +17,7 @@ from instrument.write.commit import State
 from instrument.write.layout import MINDSPORE
 from instrument.write.ring import Ring
 
-_VERSION, _IS_CLOSING = 0, 1
+_VERSION, _IS_CLOSING, _IS_OVER = 0, 1, 2
 _SLOTS = (8, 24)
 _AHEAD, _AHEAD_FILES = 40, 4  # five words, and for each file an end and a checksum
 _LINES, _LINE = 64, 8  # a cache line a worker
@@ -31,7 +31,8 @@ class Config(NamedTuple):
     """What a worker is told at its start.
 
     Descriptors are numbers that it inherits; `bells` has one a worker. `given_up` are the events to be left out.
-    `summary_path` is the recorder's first file.
+    `paths` are those of the recorder's files, empty for one that is not made yet; the first always is.
+    `trainer` is the trainer's process.
     """
 
     worker: int
@@ -40,11 +41,12 @@ class Config(NamedTuple):
     bells: list[int]
     trainer_bell: int
     socket: int
-    summary_path: str
+    paths: list[str]
     export_directory: str
     max_file_bytes: int | None
     given_up: list[int]
     dialect: str = MINDSPORE.dialect
+    trainer: int = 0
 
     def to_argument(self) -> str:
         return json.dumps(self)
@@ -141,6 +143,14 @@ class PoolMemory:
 
     def give_up(self) -> None:
         self._words[_IS_CLOSING] = 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the trainer has told the workers to end."""
+        return bool(self._words[_IS_OVER])
+
+    def end(self) -> None:
+        self._words[_IS_OVER] = 1
 
     @property
     def is_stalled(self) -> bool:

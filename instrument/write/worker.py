@@ -48,6 +48,8 @@ _LAST_HOPE_SECONDS = 30.0
 _LAST_HOPE_LOOKS = 80
 #: So often is an attempt passed over when the file system says that there is no room; quotas it does not tell.
 _RETRIES_WITHOUT_ROOM = 10
+#: So often does a worker whose trainer seems to be gone look whether it is.
+_LAST_LOOKS, _LAST_LOOK_SECONDS = 20, 0.01
 _TOUCH_AHEAD_BYTES = 8 << 20
 _NICE = 10
 
@@ -66,7 +68,7 @@ class Worker:
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
         self._layout = LAYOUTS[config.dialect]
-        self._paths: list[str] = []  # of all files, as far as they were named
+        self._paths = config.paths  # of all files, as far as they are known
         self._committer = commit.Committer(config.max_file_bytes, self._report, self._layout)
         # Whoever else was started for this ring is dead before this one looks into it.
         fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
@@ -77,6 +79,9 @@ class Worker:
         self._pool.set_awake(self._index, True)
 
     def run(self) -> None:
+        self._wait(0)
+        if self._trainer_is_gone and not self._is_last():
+            return  # what the trainer sends is for another, which starts as soon as this one is gone
         while True:
             self._clear_bell()
             while self._work():
@@ -86,8 +91,17 @@ class Worker:
             self._touch_ahead()
             self._rest()
         self._committer.close()
-        if all(ring.head == ring.tail for ring in self._pool.rings):  # a predecessor may have died in a large event
+        is_empty = all(ring.head == ring.tail for ring in self._pool.rings)
+        if is_empty and self._is_last():  # a predecessor may have died in a large event
             commit.trim(self._paths, self._pool.state)
+
+    def _is_last(self) -> bool:
+        """Whether nobody comes after this: an interrupt in the trainer can leave a worker that it knows nothing of."""
+        for _ in range(_LAST_LOOKS):
+            if self._pool.is_over or os.getppid() != self._config.trainer:
+                return True
+            time.sleep(_LAST_LOOK_SECONDS)  # of a process that ends the sockets go first
+        return False
 
     def _release(self) -> None:
         self._ring.release(self._position)
@@ -145,7 +159,7 @@ class Worker:
 
     def _note(self, further: message.Paths) -> tuple[str, ...]:
         """The paths of an event's files; those that it needs are remembered."""
-        paths = (self._config.summary_path, *further)
+        paths = (self._paths[0], *further)
         self._paths = [one or known for one, known in zip_longest(paths, self._paths, fillvalue="")]
         return paths
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -15,6 +16,7 @@ from instrument import Run, SummaryRecord, read
 from instrument.values import Event
 from instrument.write.ahead import Ticket
 from tests.collect.build import Said
+from tests.write.pools import handler, ring, signal_when, stopped
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
 
@@ -118,6 +120,39 @@ def test_a_second_value_replaces_it(opened: OpenRecord, tmp_path: Path, said: Sa
     record.close()
     assert values(read(tmp_path)) == [(1, 2.0), (2, 4.0), (3, 6.0)]
     assert len(said("'large'")) == 1
+
+
+@pytest.mark.parametrize("tag", ["large", "other"])
+def test_an_interrupt_while_it_is_sent(opened: OpenRecord, tmp_path: Path, tag: str) -> None:
+    """From the keyboard, say: that value is not there, nor one of its name which it would have replaced; others are."""
+    record = opened()
+    sink: Any = record._sink
+    record.add_value("tensor", "large", filled(1.0))
+    record.add_value("scalar", "loss", 0.5)
+    assert is_ahead(record)
+    if tag == "other":
+        record.add_value("tensor", "large", filled(1.0, 10))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with stopped(sink) as go_on, handler(interrupt):
+        with (
+            signal_when(lambda: ring(sink).head - ring(sink).tail > QUEUE_BYTES // 2),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            record.add_value("tensor", tag, filled(2.0))
+        go_on()
+        record._write_beside(Event(7, 1.5, [], {"system/cpu": 3.0}))
+        record.add_value("tensor", "more", filled(3.0))
+        assert record.record(8)
+    record.close()
+    run = read(tmp_path)
+    assert run.damage == run.gaps == []
+    assert values(run, "more") == [(8, 3.0)]
+    assert run.scalars("loss").step.tolist() == [8]
+    assert sorted(run.tags()["tensor"]) == (["more"] if tag == "large" else ["large", "more"])
+    assert (record.stats.events, record.stats.lost) == (2, 0)
 
 
 def test_a_filter_may_drop_it(opened: OpenRecord, tmp_path: Path) -> None:

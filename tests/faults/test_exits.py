@@ -191,6 +191,29 @@ for step in range(100_000):
     assert len(found) in (told + 1, told + 2) or not out
 
 
+@pytest.mark.parametrize("dies", ["no worker", "a worker"])
+def test_killed_between_a_value_and_its_step(directory: Path, dies: str) -> None:
+    """Of a large tensor that was added and never recorded nothing is left, nor where its worker's successor ends."""
+    body = f"""
+sink = open_sink(Target(directory, dialect="both"), workers, 64 << 10)
+sink.write(scalar(1))
+sink.flush()
+assert sink.ahead(tensor(2, 40_000).items[0], lambda: None)
+assert sum(os.path.getsize(os.path.join(directory, name)) for name in os.listdir(directory)) > 320_000
+crew = sink._feed.crew
+if {dies == "a worker"}:
+    first = crew.process(0)
+    first.kill()
+    while crew.process(0) in (first, None):
+        sink.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    run(body, directory, 1, -signal.SIGKILL)
+    wait_for_workers_to_end(directory, seconds=5)
+    assert sum(path.stat().st_size for path in directory.iterdir()) < 1000
+    assert numbers(only_file(directory)) == [(1, 1.0)]
+
+
 @pytest.mark.slow  # the others wait ten seconds for what the dead one should have committed
 def test_killed_together_with_a_worker(directory: Path) -> None:
     """Trainer and a worker killed at once: the file is whole as far as it goes, and the other workers leave too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from instrument.write.pool import PoolSink
 from instrument.write.shared import PoolMemory
 from tests.write.build import gaps, numbers, records, scalar, steps, tensor, wait_until
 from tests.write.conftest import OpenSink
-from tests.write.pools import SMALL_RING, beside, messages, process, ring, stopped
+from tests.write.pools import SMALL_RING, beside, handler, messages, process, ring, signal_when, stopped
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
 
@@ -317,6 +318,30 @@ def test_a_successor_finishes_it(sink_at: OpenSink, tmp_path: Path, dialect: str
     assert (sink.stats.events, sink.stats.lost) == (2, 0)
 
 
+def test_a_worker_that_nobody_knows(sink_at: OpenSink) -> None:
+    """One that was started and then forgotten by an interrupt takes nothing that is meant for the one that is known."""
+    sink = sink_at(1, ring_bytes=SMALL_RING)
+    assert isinstance(sink, PoolSink)
+    assert sink.write(scalar(1))
+    item = send(sink, large(2.0))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    crew, first = sink._feed.crew, process(sink)
+    with theirs:
+        stray = crew._spawn(0, theirs)
+    ours.close()
+    # It waits for the end of the first, and so is there before that one's successor.
+    wait_until(lambda: f" {stray.pid} " in Path("/proc/locks").read_text())
+    first.send_signal(signal.SIGKILL)
+    assert sink.write(Event(2, 4.0, [item]))
+    item = send(sink, large(3.0))
+    assert stray.wait(20) == 0
+    assert process(sink) is not first
+    assert sink.write(Event(3, 4.0, [item]))
+    sink.close()
+    assert numbers(sink.path) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert sink.stats.lost == 0
+
+
 def test_a_worker_dies_while_it_writes(sink_at: OpenSink) -> None:
     """It is sent again, from the values as they are then."""
     sink = sink_at(1, ring_bytes=SMALL_RING)
@@ -407,6 +432,46 @@ def test_a_disk_that_is_full_at_the_tail(sink_at: OpenSink, small_disk_of: Calla
     sink.close()
     assert [record.step for record in records(sink.path)] == [2, 2]
     assert (sink.stats.events, sink.stats.lost) == (1, 0)
+
+
+def test_an_interrupt_while_the_rest_is_sent(sink_at: OpenSink) -> None:
+    """The event is not there, and nothing of what was sent ahead of it stays behind what comes next."""
+    sink = sink_at(1, ring_bytes=SMALL_RING)
+    assert isinstance(sink, PoolSink)
+    assert sink.write(scalar(1))
+    item = send(sink, large(2.0))
+    size_bytes = os.path.getsize(sink.path)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with (
+        handler(interrupt),
+        signal_when(lambda: os.path.getsize(sink.path) > size_bytes),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        sink.write(Event(2, 4.0, [item, Item("tensor", "other", np.zeros(20_000_000, np.float32), "float32")]))
+    assert sink.write(scalar(3))
+    sink.flush()
+    assert half_frame(sink.path) == 0
+    assert numbers(sink.path) == [(1, 1.0), (3, 3.0)]
+
+
+def test_a_disk_that_is_full_in_the_second_file(sink_at: OpenSink, small_disk_of: Callable[[str], Path]) -> None:
+    """One file has taken all of an event and the other has no room: neither keeps anything behind what comes next."""
+    disk = small_disk_of("1m")
+    sink = sink_at(1, ring_bytes=SMALL_RING, directory=disk, dialect="both")
+    assert sink.write(scalar(1))
+    item = send(sink, large(2.0))
+    assert not sink.write(Event(2, 4.0, [item, Item("tensor", "other", np.zeros(100_000, np.float32), "float32")]))
+    assert sink.write(scalar(3))
+    sink.flush()
+    run = read(disk)
+    assert run.damage == []
+    assert run.tags() == {"scalar": ["loss"]}
+    assert run.scalars("loss").step.tolist() == [1, 3]
+    assert [gap.first_step for gap in run.gaps] == [2]
+    sink.close()
 
 
 # ---------------------------------------------------------------------- shared memory

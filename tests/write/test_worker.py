@@ -47,7 +47,7 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
     path = str(tmp_path / "summary")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
-        config = Config(0, fds[0], RING_BYTES, fds[1:3], fds[3], theirs.detach(), path, "", None, [])
+        config = Config(0, fds[0], RING_BYTES, fds[1:3], fds[3], theirs.detach(), [path], "", None, [])
         worker = Worker(config)
         yield Workshop(worker, PoolMemory(fds[0], 2, RING_BYTES), path)
         worker._committer.close()
