@@ -66,14 +66,22 @@ def probe() -> list[str]:
 # ---------------------------------------------------------------- summary operators
 
 
-def take_summaries() -> list[tuple[str, Any]]:
+def take_summaries(step: int | None = None) -> list[tuple[str, Any]]:
     """What MindSpore holds of its summary operators, as (name, tensor) with names like `loss[:Scalar]`; it is emptied.
 
-    Compiled graphs leave their values in a dictionary, operators that ran one by one in a list of
-    (operator, name, tensor).
+    In PyNative mode a compiled function that is still running is waited for, and on Ascend, where values arrive later
+    than the step ends, those of a `step`.
     """
+    if _names_made > _names_used:
+        _home("_pynative_executor")._pynative_executor.sync()
+    if step is not None and _is_on_ascend():
+        _wait_for_ascend(step)
+    # Compiled graphs leave their values in a dictionary, operators that ran one by one in a list of
+    # (operator, name, tensor).
     summaries, eager = _summary_caches()
-    found = list(summaries._get_summary_tensor_data().items())
+    found = []
+    if getattr(summaries, "SUMMARY_TENSOR_CACHE", True):  # mostly it is empty, and a look takes less than the call
+        found += summaries._get_summary_tensor_data().items()
     if eager.SUMMARY_TENSOR_CACHE:
         values, eager.SUMMARY_TENSOR_CACHE = eager.SUMMARY_TENSOR_CACHE, []
         found += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in values]
@@ -85,16 +93,7 @@ def _summary_caches() -> tuple[Any, Any]:
     return _home("_get_summary_tensor_data"), _home("SUMMARY_TENSOR_CACHE")
 
 
-def wait_for_summaries(step: int | None) -> None:
-    """Wait until the values of summary operators are there.
-
-    In PyNative mode a compiled function may still be running, and on Ascend they arrive later than the step ends; there
-    only those of a `step` are waited for.
-    """
-    if _names_made > _names_used:
-        _home("_pynative_executor")._pynative_executor.sync()
-    if step is None or not _is_on_ascend():
-        return
+def _wait_for_ascend(step: int) -> None:
     wait = getattr(import_module(_SUMMARY_RECORD).SummaryRecord, "_sync_summary_data", None)
     if wait is not None:
         wait(SimpleNamespace(_op_finished_init=True), step)

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.values import Item
 from instrument.write.ahead import Ticket
+from instrument.write.limits import is_too_large
+from instrument.write.message import Staged
 from instrument.write.sink import Sink
 
 #: Arrays from this size on are copied to where the next `record` will need them.
@@ -44,21 +47,25 @@ class Added:
             self._items[kind, tag] = item
         return is_second
 
-    def add_copy(self, item: Item, may_stage: bool) -> bool:
+    def add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str, may_stage: bool) -> bool:
         """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
-        array: Any = item.payload
         payload: Any = None
-        key, is_second = (item.kind, item.tag), False
-        if may_stage and array.nbytes >= _STAGED_BYTES:
-            payload = self._sink.stage(array)
+        is_second = False
+        if array.nbytes >= _STAGED_BYTES:
+            if may_stage:
+                payload = self._sink.stage(array)
             if payload is not None:
                 self._has_staged = True
-            elif item.kind == "tensor" and (ahead := self._ahead) in (None, key):
+            elif is_too_large(item := Item(kind, tag, array, dtype)):
+                payload = array  # what `record` will refuse need not be copied
+            elif may_stage and kind == "tensor" and (ahead := self._ahead) in (None, (kind, tag)):
                 is_second = ahead is not None
                 if is_second:  # its place is written over now, whether or not an interrupt comes meanwhile
-                    del self._items[key]
+                    del self._items[kind, tag]
                 payload = self._sink.ahead(item, self._copy_staged)
-        return self.add(item._replace(payload=np.array(array) if payload is None else payload)) or is_second
+        if payload is None:
+            payload = np.array(array)
+        return self.add(Item(kind, tag, payload, dtype)) or is_second
 
     def take(self, plugin_filter: Callable[[str], bool] | None = None) -> tuple[dict[str, float], list[Item]]:
         """Scalars and other items since the last call; arrays are valid until the next event is written.
@@ -87,6 +94,6 @@ class Added:
     def _copy_staged(self) -> None:
         if self._has_staged:
             for key, item in list(self._items.items()):
-                if isinstance(item.payload, np.ndarray):
-                    self._items[key] = item._replace(payload=np.array(item.payload))
+                if isinstance(item.payload, Staged):
+                    self._items[key] = item._replace(payload=item.payload.copy())
             self._has_staged = False

@@ -24,7 +24,7 @@ def check_plugin(plugin: Any) -> None:
         raise ValueError(f"The plugin is {plugin!r}; expected one of {list(PLUGINS)}.")
 
 
-def check_name(name: Any) -> None:
+def check_name(name: Any) -> str:
     if not isinstance(name, str):
         raise TypeError(f"The name is {name!r} of type {type(name).__name__}; expected str.")
     if not name:
@@ -33,6 +33,7 @@ def check_name(name: Any) -> None:
         name.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"The name {name!r} is no valid Unicode: {error.reason} at position {error.start}.") from None
+    return str.__str__(name)  # marshal takes no subclass, and NumPy's for a buffer of bytes
 
 
 def check_step(step: Any) -> int:

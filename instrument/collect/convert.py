@@ -11,19 +11,19 @@ import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.values import BFLOAT16
+from instrument.values import BFLOAT16, Item
 
 _KINDS = frozenset("biuf")
-#: `dtype.str` -> the name of each type that is recorded as it is.
+#: The name of each type that is recorded as it is.
 _NATIVE_NAMES = {
-    np.dtype(name).str: name
+    np.dtype(name): name
     for name in (
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
         "float16", "float32", "float64",
     )
 }  # fmt: skip
-_Tensor, _BFLOAT16_TYPE = mindspore.Tensor, mindspore.bfloat16
-_PLAIN = (_Tensor, mindspore.Parameter)
+_Tensor, _BFLOAT16_TYPE, _BFLOAT16_BYTES = mindspore.Tensor, mindspore.bfloat16, 2
+_TENSORS = (mindspore.Tensor, mindspore.Parameter)
 
 
 def is_tensor(value: Any) -> bool:
@@ -39,7 +39,9 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
     Raises:
         TypeError: it is something else, or its numbers are complex, text or objects.
     """
-    if is_tensor(value):
+    if type(value) in _TENSORS and value.itemsize != _BFLOAT16_BYTES:  # what is usual; to ask for the type takes longer
+        array = value.asnumpy()
+    elif is_tensor(value):
         if _is_bfloat16(value):
             return np.ascontiguousarray(_as_float32(value)), BFLOAT16
         array = value.asnumpy()
@@ -49,7 +51,7 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
         raise TypeError(
             f"The value of {tag!r} is a {type(value).__name__}; expected a MindSpore tensor, a NumPy array or a number."
         )
-    name = _NATIVE_NAMES.get(array.dtype.str)
+    name = _NATIVE_NAMES.get(array.dtype)
     if name is not None and array.flags.c_contiguous:
         return array, name
     if array.dtype.name == BFLOAT16:
@@ -65,13 +67,27 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
 
 def _is_bfloat16(tensor: Any) -> bool:
     dtype = tensor.dtype  # MindSpore has one object a type; to compare two takes as long as a small copy
-    return dtype is _BFLOAT16_TYPE if type(tensor) in _PLAIN else bool(dtype == _BFLOAT16_TYPE)
+    return dtype is _BFLOAT16_TYPE if type(tensor) in _TENSORS else bool(dtype == _BFLOAT16_TYPE)
 
 
 def _as_float32(tensor: Any) -> NDArray[np.float32]:
     wrapped = tensor if isinstance(tensor, mindspore.Tensor) else mindspore.Tensor(tensor)
     result: NDArray[np.float32] = wrapped.astype(mindspore.float32).asnumpy()
     return result
+
+
+def to_item(kind: str, tag: str, value: Any) -> Item:
+    """A scalar, an image, a tensor or a histogram out of a value.
+
+    Raises:
+        TypeError, ValueError: as `to_scalar`, `to_image` and `to_array`.
+    """
+    if kind == "scalar":
+        return Item(kind, tag, to_scalar(value, tag))
+    if kind == "image":
+        return Item(kind, tag, to_image(value, tag))
+    array, dtype = to_array(value, tag)
+    return Item(kind, tag, array, dtype)
 
 
 def to_scalar(value: Any, tag: str) -> float:
@@ -83,7 +99,7 @@ def to_scalar(value: Any, tag: str) -> float:
     """
     if type(value) is float:
         return value
-    if type(value) is _Tensor and value.dtype is not _BFLOAT16_TYPE:  # what is usual
+    if type(value) is _Tensor and value.itemsize != _BFLOAT16_BYTES:  # what is usual; to ask for the type takes longer
         try:
             number = value.item()
         except ValueError:  # more elements than one, or none; to ask for their number first costs all others time

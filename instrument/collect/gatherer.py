@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from instrument import framework
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
-from instrument.collect import lineage, ops, sources
+from instrument.collect import convert, lineage, sources
 from instrument.collect.options import Specified
 from instrument.values import Item
 
@@ -142,7 +142,7 @@ def _train_lineage(params: Any) -> Item:
 
 
 def _view(kind: str, tag: str, value: Any) -> Item:
-    return ops.make_item(kind, tag, value, copy=False)
+    return convert.to_item(kind, tag, value)
 
 
 def _input_data(params: Any) -> list[Item]:

@@ -30,7 +30,7 @@ from mindspore import ops as _ops
 
 from instrument import framework
 from instrument.collect import convert
-from instrument.values import Item
+from instrument.values import BFLOAT16, Item
 
 __all__ = ["HistogramSummary", "ImageSummary", "ScalarSummary", "TensorSummary"]
 
@@ -48,27 +48,25 @@ class Inbox:
         #: Whether values of operators are to be kept; switched off for steps that are not recorded.
         self.is_open = True
         self.wants_tensors = True
-        self._items: dict[tuple[str, str], Item] = {}
+        #: What came since the last `take`.
+        self.items: dict[tuple[str, str], Item] = {}
         self._duplicates: set[tuple[str, str]] = set()
         _inboxes.add(self)
 
     def put(self, item: Item) -> None:
         key = (item.kind, item.tag)
-        if key in self._items and key not in self._duplicates:
+        if key in self.items and key not in self._duplicates:
             self._duplicates.add(key)
             log.warning(
                 "The %s summary %r came more than once in a step (or since the last record()); the last one is kept.",
                 item.kind, item.tag,
             )  # fmt: skip
-        self._items[key] = item
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
+        self.items[key] = item
 
     def take(self) -> list[Item]:
         """What came since the last call."""
-        items = list(self._items.values())
-        self._items = {}
+        items = list(self.items.values())
+        self.items = {}
         return items
 
     def close(self) -> None:
@@ -84,8 +82,7 @@ def gather(step: int | None = None) -> None:
 
     With `step` also what is still on its way from an Ascend device.
     """
-    framework.wait_for_summaries(step)
-    summaries = framework.take_summaries()
+    summaries = framework.take_summaries(step)
     if not summaries:
         return
     # They come in the order in which graphs ran; those of one graph in the order of their marks, that of compilation.
@@ -102,7 +99,7 @@ def _hand_over(kind: str, tag: str, value: Any, flags: str = "") -> None:
         return
     try:
         tag.encode()  # a name that is not valid Unicode has no bytes in a file; its error is a ValueError
-        item = make_item(kind, tag, value, flags)
+        item = _make_item(kind, tag, value, flags)
     except (TypeError, ValueError) as error:
         _warn_once(kind, tag, "A summary operator's value is not recorded: %s", error)
         return
@@ -116,23 +113,20 @@ def _warn_once(kind: str, tag: str, text: str, *arguments: object) -> None:
         log.warning(text, *arguments)
 
 
-def make_item(kind: str, tag: str, value: Any, flags: str = "", copy: bool = True) -> Item:
-    """An item out of a tensor, array or number; with `copy` it shares no memory with it.
+def _make_item(kind: str, tag: str, value: Any, flags: str) -> Item:
+    """An item that shares no memory with the value.
 
     Raises:
-        TypeError, ValueError: as the functions of `convert`.
+        TypeError, ValueError: as `convert.to_item`.
     """
+    item = convert.to_item(kind, tag, value)
     if kind == "scalar":
-        return Item(kind, tag, convert.to_scalar(value, tag))
-    if kind == "image":
-        array, dtype = convert.to_image(value, tag), ""
-    else:
-        array, dtype = convert.to_array(value, tag)
+        return item
+    array: Any = item.payload
     if _ZERO_D_FLAG in flags:
         array = array.reshape(())
-    if _BFLOAT16_FLAG in flags and kind == "tensor":
-        dtype = "bfloat16"
-    return Item(kind, tag, array.copy() if copy else array, dtype)
+    is_bfloat16 = _BFLOAT16_FLAG in flags and kind == "tensor"
+    return Item(kind, tag, array.copy(), BFLOAT16 if is_bfloat16 else item.dtype)
 
 
 # The primitives below carry MindSpore's names, by which its compiler knows them; in PyNative mode they run as Python.

@@ -6,13 +6,16 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from instrument import forks, framework
 from instrument.collect import beside, checks, complaints, ops
 from instrument.collect.added import Added
-from instrument.collect.convert import to_scalar
+from instrument.collect.convert import to_array, to_image, to_scalar
 from instrument.collect.options import RecordOptions
 from instrument.collect.session import Session
 from instrument.errors import RecordingError
@@ -89,7 +92,7 @@ class SummaryRecord:
         self._complaints = complaints.Complaints(options.raise_exception)
         self._known_names: set[str] = set()
         self._lock = threading.RLock()
-        self._is_busy = self._is_fork = self._is_closed = False
+        self._is_busy = self._is_fork = self._is_over = False
         self._raises = options.raise_exception
         self._dialect = options.dialect
         self._session = Session() if options.dialect != "mindspore" else None
@@ -149,23 +152,29 @@ class SummaryRecord:
             TypeError: a name that is no text, a value of another type.
             RecordingError: with `raise_exception=True`, the recorder is closed; by default that is logged once.
         """
-        if plugin == "scalar" and type(name) is str and name in self._known_names:
-            number = to_scalar(value, name)  # the hot path: all else is checked
+        if type(name) is not str or name not in self._known_names:
+            checks.check_plugin(plugin)
+            name = checks.check_name(name)
+            if self._is_over:
+                self._complaints.of_use(self._sink.path, self._is_fork)
+                return
+            if len(self._known_names) < _MOST_KNOWN_NAMES:
+                self._known_names.add(name)
+        if plugin == "scalar":
+            number = to_scalar(value, name)
             with self._lock:  # another thread may record meanwhile
                 scalars = self._added.scalars
                 is_second = name in scalars
                 scalars[name] = number
-            if is_second:
-                self._complaints.of_second(plugin, name)
-            return
-        checks.check_plugin(plugin)
-        checks.check_name(name)
-        if self._is_over():
-            return
-        if plugin in checks.ARRAY_PLUGINS:
-            self._add_array(plugin, name, value)
+        elif plugin in checks.ARRAY_PLUGINS:
+            array, dtype = (to_image(value, name), "") if plugin == "image" else to_array(value, name)
+            is_second = self._add_copy(plugin, name, array, dtype)
         else:
+            checks.check_plugin(plugin)
             self.add_item(checks.message_item(plugin, name, value, self._dialect))
+            return
+        if is_second:
+            self._complaints.of_second(plugin, name)
 
     def record(self, step: int, train_network: Any = None, plugin_filter: Callable[[str], bool] | None = None) -> bool:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
@@ -193,7 +202,8 @@ class SummaryRecord:
             checks.check_filter(plugin_filter)
         if self._raises:
             self._raise_error()
-        if self._is_over():
+        if self._is_over:
+            self._complaints.of_use(self._sink.path, self._is_fork)
             return False
         with self._lock:
             if self._is_busy:
@@ -211,11 +221,11 @@ class SummaryRecord:
         if self._network is not None:
             self._add_graph(train_network)
         ops.gather(step)
-        for item in self._inbox.take() if self._inbox else ():
+        for item in self._inbox.take() if self._inbox.items else ():
             if self._mode == "train":
                 self.add_item(item)
         scalars, items = self._added.take(plugin_filter)
-        return self._write(Event(step, time.time(), items, scalars))
+        return self._write(step, items, scalars)
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything recorded so far can be read by another process.
@@ -251,8 +261,7 @@ class SummaryRecord:
             self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
         if self._session is not None and not self._is_fork:
             self._session.end(self._sink, is_success)
-        self._is_closed = True
-        self._known_names.clear()  # `add_value` looks only at others whether there is still a recorder
+        self._end()
         self._close_sink()
         self._raise_error()
 
@@ -272,15 +281,20 @@ class SummaryRecord:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
         with self._lock:
             self._added.keep()
-        return self._write(Event.of(step, time.time(), items))
+        event = Event.of(step, 0.0, items)
+        return self._write(step, event.items, event.scalars)
 
     def abandon(self) -> None:
         """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
         self._is_fork = True
-        self._known_names.clear()
+        self._end()
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------------ inside
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._known_names.clear()  # `add_value` looks only at others whether there is still a recorder
 
     def _write_beside(self, event: Event) -> None:
         """In the thread that samples: an event between those of this recorder; none of its errors is taken."""
@@ -289,50 +303,37 @@ class SummaryRecord:
             self._sink.write(event, says=False)
         self._sink.say()  # a logging handler may want to record something
 
-    def _write(self, event: Event) -> bool:
-        step, items, scalars = event.step, event.items, event.scalars
+    def _write(self, step: int, items: Sequence[Item], scalars: Mapping[str, float]) -> bool:
+        for item in items:
+            if is_too_large(item):
+                return self._write_without_large(step, items, scalars)
+        if scalars:
+            total = sum(scalars.values())
+            if total - total != 0.0:  # one of them, or their sum, is NaN or an infinity
+                self._complaints.of_strange(step, scalars)
+        elif not items:
+            return True
+        event = Event(step, time.time(), items, scalars)
         if items and self._session is not None:
             self._session.note(event)
-        too_large = [item for item in items if is_too_large(item)] if items else ()
-        if too_large:
-            self._write(event._replace(items=[item for item in items if not is_too_large(item)]))
-            self._complaints.of_large(step, too_large)
-            return False
-        if not (items or scalars):
-            return True
-        total = sum(scalars.values())
-        if total - total != 0.0:  # one of them, or their sum, is NaN or an infinity
-            self._complaints.of_strange(step, scalars)
         taken = self._sink.write(event)
         if not taken:
             self._raise_error()
         return taken
 
-    def _is_over(self) -> bool:
-        """Whether nothing is recorded here any more, which is said."""
-        if is_over := self._is_fork or self._is_closed:
-            self._complaints.of_use(self._sink.path, self._is_fork)
-        return is_over
+    def _write_without_large(self, step: int, items: Sequence[Item], scalars: Mapping[str, float]) -> bool:
+        """Write all but the items that readers would pass over, which is said: False."""
+        self._write(step, [item for item in items if not is_too_large(item)], scalars)
+        self._complaints.of_large(step, [item for item in items if is_too_large(item)])
+        return False
 
-    def _add_array(self, plugin: str, name: str, value: Any) -> None:
-        item = ops.make_item(plugin, name, value, copy=False)
-        if plugin == "scalar":
-            self.add_item(item)
-            if len(self._known_names) < _MOST_KNOWN_NAMES:
-                self._known_names.add(name)
-            return
-        if is_too_large(item):  # what `_write` will refuse need not be copied
-            self.add_item(item)
-        elif self._add_copy(item):
-            self._complaints.of_second(plugin, name)
-
-    def _add_copy(self, item: Item) -> bool:
+    def _add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str) -> bool:
         # What is staged is only valid until the next event is written, by another thread or a signal handler.
         with self._lock:
             is_inside = self._is_busy
             self._is_busy = True
             try:
-                return self._added.add_copy(item, may_stage=not is_inside)
+                return self._added.add_copy(kind, tag, array, dtype, may_stage=not is_inside)
             finally:
                 self._is_busy = is_inside
 

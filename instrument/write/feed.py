@@ -24,7 +24,6 @@ from instrument.write.crew import Crew
 from instrument.write.ring import AHEAD, MORE, START, Ring, chunks
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 #: A worker with more than this share of its ring unread is busy: the next event goes to another.
@@ -64,9 +63,8 @@ class Feed:
         self.met_full_disk = False
         #: How long it took to wait for room.
         self.stalled_seconds = 0.0
-        #: What `stage` was given for the next event: the `id` of each copy, and its offset in the payload.
-        self.staged: dict[int, int] = {}
-        self._staged_arrays: list[NDArray[np.generic]] = []
+        #: What `stage` gave for the next event, by the `id` of each.
+        self.staged: dict[int, message.Staged] = {}
         self._ring_bytes = ring_bytes
         self._drop_when_full = drop_when_full
         self._rings = crew.pool.rings
@@ -75,7 +73,8 @@ class Feed:
         #: Whether the favourite was sent a part of an event that nobody has committed.
         self._is_streaming = False
         self._sent: _Sent | None = None
-        self._last_ticket = 0
+        #: That of the last tensor that was sent ahead of its event.
+        self.last_ticket = 0
         self._last_state: State | None = None
 
     @property
@@ -99,13 +98,15 @@ class Feed:
         Who is in the middle of writing an event that never came whole must be the one to get the next: nobody else may
         write before it has taken back what it wrote.
         """
-        if self._is_streaming:
+        if self._is_streaming or len(self._rings) == 1:
             return
-        backlog = [ring.head - ring.tail for ring in self._rings]
-        if backlog[self._favourite] > self._ring_bytes * _BUSY_SHARE:
-            self._favourite = min(range(len(backlog)), key=backlog.__getitem__)
+        if self._rings[self._favourite].unread_bytes > self._ring_bytes * _BUSY_SHARE:
+            self._favourite = min(range(len(self._rings)), key=self._backlog_bytes)
         if not self.crew.ensure(self._favourite):
-            self._favourite = min(self.crew.employed, key=backlog.__getitem__)
+            self._favourite = min(self.crew.employed, key=self._backlog_bytes)
+
+    def _backlog_bytes(self, index: int) -> int:
+        return self._rings[index].unread_bytes
 
     def _make_ready(self, length: int) -> None:
         """From the first large event on, all of the rings' memory is needed."""
@@ -115,36 +116,34 @@ class Feed:
 
     # ------------------------------------------------------------------ parts of the next event
 
-    def stage(self, array: NDArray[Any]) -> NDArray[np.generic] | None:
+    def stage(self, array: NDArray[Any]) -> message.Staged | None:
         """A copy that lies where the next event will need it, valid until that is published; None: no room."""
         if not self.staged:
-            self._make_ready(array.nbytes)
-            self.forget_staged()  # an interrupt may have left half of something
+            if not self._is_warm:
+                self._make_ready(array.nbytes)
+            self._rings[self._favourite].staged_bytes = 0  # an interrupt may have left half of something
             self._choose()
         ring = self._rings[self._favourite]
         offset = ring.staged_bytes
-        bytes_: Any = array.ravel().view("u1")
-        place = self._place(ring, memoryview(bytes_))
+        piece = array.data.cast("B")
+        place = ring.stage(piece)
+        if place is None and self._wait_to_stage(ring, len(piece)):
+            place = ring.stage(piece)
         if place is None:
             return None
-        import numpy as np
+        staged = message.Staged(array, place, offset)
+        self.staged[id(staged)] = staged
+        return staged
 
-        copy = np.frombuffer(place, array.dtype).reshape(array.shape)
-        self._staged_arrays.append(copy)
-        self.staged[id(copy)] = offset
-        return copy
-
-    def _place(self, ring: Ring, piece: memoryview) -> memoryview | None:
-        place = ring.stage(piece)
-        if place is not None or self._drop_when_full or not ring.may_stage(len(piece)):
-            return place
-        # Publishing would have to wait all the same, with a copy elsewhere.
-        return ring.stage(piece) if self._wait_for_room(lambda: ring.has_room(len(piece))) else None
+    def _wait_to_stage(self, ring: Ring, length: int) -> bool:
+        """Wait where publishing would have to wait all the same, with a copy elsewhere."""
+        if self._drop_when_full or not ring.may_stage(length):
+            return False
+        return self._wait_for_room(lambda: ring.has_room(length))
 
     def forget_staged(self) -> None:
         self._rings[self._favourite].staged_bytes = 0
         self.staged.clear()
-        self._staged_arrays.clear()
 
     # ------------------------------------------------------------------ an event
 
@@ -154,7 +153,7 @@ class Feed:
         Raises:
             Exception: the event is none that could be written.
         """
-        if len(self._rings) > 1 and not self.staged:
+        if not self.staged:
             self._choose()
         return message.pack(event, paths, self.staged, self._rings[self._favourite].staged_bytes)
 
@@ -163,7 +162,7 @@ class Feed:
         if self._sent is not None:
             self._confirm()
         pieces, length, head_offset = packed
-        if length > _LARGE_BYTES:
+        if length > _LARGE_BYTES and not self._is_warm:
             self._make_ready(length)
         index, sequence = self._favourite, self.last_sequence + 1
         ring = self._rings[index]
@@ -226,7 +225,7 @@ class Feed:
         sequence = self.last_sequence + 1
         if not self._wait_for_room(lambda: self._is_committed(sequence - 1)):
             return None
-        self._last_ticket = ticket = self._last_ticket + 1
+        self.last_ticket = ticket = self.last_ticket + 1
         buffers = message.pack_for_stream(event._replace(step=ticket), ("",), self._order)
         self._is_streaming = True
         while self.pool.ticket != ticket:

@@ -14,6 +14,7 @@ from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice, State
 from instrument.write.exports import export_tensors
 from instrument.write.limits import full_files, is_summary_full
+from instrument.write.message import Staged
 from instrument.write.notices import Missing, Notices
 from instrument.write.sink import Files, Stats
 from instrument.write.tag_names import TagNames
@@ -53,7 +54,7 @@ class FileSink:
             self._lost + state.lost, self._notices.errors,
         )  # fmt: skip
 
-    def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
+    def stage(self, array: NDArray[np.generic]) -> Staged | None:
         return None
 
     def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:

@@ -7,25 +7,55 @@ Arrays lie at multiples of 64 bytes, so that the worker can use them where they 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from instrument.codec import tensor_fields
 from instrument.events import Event, Item
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 ALIGNMENT_BYTES = 64
 
 _Piece = bytes | memoryview
 
 
+#: `dtype.str` of those that were met: NumPy makes the text anew each time, which takes long after a pause.
+_codes: dict[Any, str] = {}
 #: The paths of the files behind the first one, empty for those that an event does not need.
 Paths = tuple[str, ...]
 #: The pieces of a message, how many bytes it has in all, and where its head begins, behind all arrays.
 Packed = tuple[list[_Piece], int, int]
 
 
-def pack(event: Event, paths: Paths, staged: Mapping[int, int] | None = None, staged_bytes: int = 0) -> Packed:
-    """The message, but for what is in place already: `staged` maps the `id` of such an array to its offset.
+class Staged:
+    """The payload of an item whose array lies in `place` already, at `offset` of the message.
+
+    An array over that place would say the same; to make one takes as long as several calls, after a pause.
+    """
+
+    __slots__ = ("dtype", "nbytes", "offset", "place", "shape")
+
+    def __init__(self, array: NDArray[np.generic], place: memoryview, offset: int) -> None:
+        self.dtype, self.shape, self.nbytes = array.dtype, array.shape, len(place)
+        self.place, self.offset = place, offset
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def copy(self) -> NDArray[np.generic]:
+        """The array, anywhere else."""
+        import numpy as np
+
+        return np.ndarray(self.shape, self.dtype, self.place).copy()
+
+
+def pack(event: Event, paths: Paths, staged: Collection[int] = (), staged_bytes: int = 0) -> Packed:
+    """The message, but for what is in place already: `staged` has the `id` of each payload that still is.
 
     `paths` name the files behind the first, as far as the event needs them.
     """
@@ -36,14 +66,15 @@ def pack(event: Event, paths: Paths, staged: Mapping[int, int] | None = None, st
     offset = staged_bytes
     entries: list[tuple[Any, ...]] = []
     for item in event.items:
-        place = staged.get(id(item.payload)) if staged else None
-        if place is None:
-            place = offset
-            buffer = _buffer(item)
-            padding = -len(buffer) % ALIGNMENT_BYTES
-            pieces += (buffer, bytes(padding)) if padding else (buffer,)
-            offset += len(buffer) + padding
-        entries.append((*_describe(item), place))
+        payload: Any = item.payload
+        if staged and id(payload) in staged:
+            entries.append((*_describe(item), payload.offset))
+            continue
+        entries.append((*_describe(item), offset))
+        buffer = _buffer(item)
+        padding = -len(buffer) % ALIGNMENT_BYTES
+        pieces += (buffer, bytes(padding)) if padding else (buffer,)
+        offset += len(buffer) + padding
     pieces.append(head := _head(event, paths, entries))
     return pieces, offset + len(head), offset
 
@@ -67,13 +98,18 @@ def _describe(item: Item) -> tuple[Any, ...]:
     if isinstance(payload, bytes):
         return (kind, tag, len(payload))
     array: Any = payload
-    return (kind, tag, dtype, array.dtype.str, array.shape, array.nbytes)
+    code = _codes.get(array.dtype)
+    if code is None:
+        code = _codes[array.dtype] = array.dtype.str
+    return (kind, tag, dtype, code, array.shape, array.nbytes)
 
 
 def _buffer(item: Item) -> _Piece:
     payload: Any = item.payload
     if isinstance(payload, bytes):
         return payload
+    if isinstance(payload, Staged):
+        return payload.place
     return memoryview(payload.ravel().view("u1")) if payload.size else b""
 
 

@@ -28,6 +28,7 @@ from instrument.write.feed import Feed, GaveUp
 from instrument.write.file_sink import FileSink
 from instrument.write.limits import full_files, is_summary_full, upper_bound_bytes
 from instrument.write.memory import round_up
+from instrument.write.message import Staged
 from instrument.write.notices import Missing, Notices, log
 from instrument.write.shared import MAX_WORKERS
 from instrument.write.sink import Files, Sink, Stats, Target
@@ -144,7 +145,7 @@ class PoolSink:
     def say(self) -> None:
         self._notices.say()
 
-    def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
+    def stage(self, array: NDArray[np.generic]) -> Staged | None:
         feed = self._feed
         with self._lock:
             if feed.is_over or self._is_writing or not array.size:
@@ -209,7 +210,7 @@ class PoolSink:
             paths = self._files.further(event) if event.items or self._tags else ()
             if self._tags is not None:
                 event = self._tags.named(event)
-            if event.items:
+            if feed.last_ticket:
                 event = _told_apart(event)
             packed = feed.pack(event, paths)
         except OSError as error:

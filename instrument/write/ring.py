@@ -54,15 +54,20 @@ class Ring:
     def tail(self) -> int:
         return self._words[self._tail]
 
+    @property
+    def unread_bytes(self) -> int:
+        return self._words[self._head] - self._words[self._tail]
+
     def stage(self, piece: memoryview) -> memoryview | None:
         """Put a piece of the next record in place and return it there; None where there is no room now."""
         length = len(piece)
         if not self.has_room(length):
             return None
-        start = self.head % self.capacity_bytes + ALIGNMENT_BYTES + self.staged_bytes
+        staged_bytes = self.staged_bytes
+        start = self._words[self._head] % self.capacity_bytes + ALIGNMENT_BYTES + staged_bytes
         place = self.data[start : start + length]
         place[:] = piece
-        self.staged_bytes += length + -length % ALIGNMENT_BYTES
+        self.staged_bytes = staged_bytes + length + -length % ALIGNMENT_BYTES
         return place
 
     def may_stage(self, length: int) -> bool:
@@ -71,8 +76,9 @@ class Ring:
 
     def has_room(self, length: int) -> bool:
         """Whether `stage` would have room for it now."""
-        end = self.head + ALIGNMENT_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES
-        return end - self.tail <= self.capacity_bytes
+        words = self._words
+        end = words[self._head] + ALIGNMENT_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES
+        return end - words[self._tail] <= self.capacity_bytes
 
     def put(
         self, pieces: Sequence[bytes | memoryview], length: int, sequence: int, head_offset: int = 0, flags: int = START

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.events import Event, Item
+from instrument.events import LINEAGE_KINDS, Event, Item
 from instrument.write import commit
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
 from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
+from instrument.write.message import Staged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +80,9 @@ class Sink(Protocol):
     def say(self) -> None:
         """Log what is still unsaid. Whoever calls holds no lock that a logging handler could want."""
 
-    def stage(self, array: NDArray[np.generic]) -> NDArray[np.generic] | None:
-        """A copy of a contiguous array, valid until the next `write`, which will not have to copy it; None: no room."""
+    def stage(self, array: NDArray[np.generic]) -> Staged | None:
+        """A copy of a contiguous array of numbers, as a payload that is valid until the next `write` and need not be
+        copied there; None: no room."""
 
     def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
         """Have a tensor written now that is too large to be staged, to be finished by the next `write` of an event that
@@ -140,6 +142,12 @@ class Files:
 
     def further(self, event: Event) -> tuple[str, ...]:
         """The paths of the files behind the first, made on first use; empty for those that the event does not need."""
+        if not self.layout.has_tensorboard:
+            for item in event.items:
+                if item.kind in LINEAGE_KINDS:
+                    break
+            else:
+                return ()  # as mostly: MindSpore's dialect has lineage alone in another file
         needed = self.layout.needed(event)
         for file in needed:
             if not self.paths[file]:

@@ -198,14 +198,16 @@ def test_what_cannot_be_packed(kind: str, payload: Any) -> None:
 def test_what_is_staged_is_not_sent_again(rng: np.random.Generator) -> None:
     """The pieces are what has to stand behind the staged bytes; each array is found, and what nobody wants is not."""
     arrays = [rng.normal(size=size) for size in (100, 3, 50)]
-    staged, place = bytearray(), {}
+    staged, payloads = bytearray(), []
     for array in (arrays[2], np.zeros(7), arrays[0]):  # the second one was replaced before the event was recorded
-        place[id(array)] = len(staged)
+        payloads.append(message.Staged(array, memoryview(array).cast("B"), len(staged)))
         staged += array.tobytes() + bytes(-array.nbytes % message.ALIGNMENT_BYTES)
     items = [Item("tensor", f"t{index}", array, "float64") for index, array in enumerate(arrays)]
     items.insert(1, Item("graph", "g", b"graph"))
-    event = Event(1, 2.0, items, {"loss": 3.0})
-    pieces, length, head_offset = message.pack(event, "path", place, len(staged))
+    places = {0: payloads[2], 3: payloads[0]}
+    sent_items = [item._replace(payload=places.get(index, item.payload)) for index, item in enumerate(items)]
+    event = Event(1, 2.0, sent_items, {"loss": 3.0})
+    pieces, length, head_offset = message.pack(event, "path", [id(payload) for payload in payloads], len(staged))
     assert len(pieces) == 5  # graph and padding, the array and padding, the head
     data = bytes(staged) + b"".join(pieces)
     assert len(data) == length
@@ -218,7 +220,7 @@ def test_what_is_staged_is_not_sent_again(rng: np.random.Generator) -> None:
 
 def test_what_is_staged_for_nothing() -> None:
     """An event of scalars alone stands behind it."""
-    pieces, length, head_offset = message.pack(Event(1, 2.0, (), {"a": 1.0}), "", {1: 0}, 128)
+    pieces, length, head_offset = message.pack(Event(1, 2.0, (), {"a": 1.0}), "", [1], 128)
     assert (length, head_offset) == (128 + len(pieces[0]), 128)
     event, _ = message.unpack(memoryview(bytes(128) + pieces[0]), head_offset)
     assert event == Event(1, 2.0, (), {"a": 1.0})

@@ -8,16 +8,47 @@ import select
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+from instrument.values import Event, Item, Tensor
 from tests.write.build import numbers, records, scalar, steps, tensor, wait_until, workers
 from tests.write.conftest import OpenSink
 from tests.write.pools import SMALL_RING, beside, process, ring, stopped
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
+
+
+# ---------------------------------------------------------------------- what is staged
+
+
+def test_arrays_of_any_type_and_shape_can_be_staged(sink_at: OpenSink, rng: np.random.Generator) -> None:
+    """The file holds what they were when they were staged."""
+    sink = sink_at(1)
+    types = (
+        "bool",
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+        "float16",
+        "float32",
+        "float64",
+    )
+    arrays = [rng.integers(0, 2, shape).astype(name) for name in types for shape in ((), (1,), (3, 5), (1,) * 32)]
+    for step, array in enumerate(arrays):
+        given = array.copy()
+        payload: Any = sink.stage(given)
+        given[...] = 1 - array if array.dtype != bool else ~array
+        assert payload is not None
+        assert sink.write(Event(step, 0.0, [Item("tensor", "t", payload, array.dtype.name)]))
+    sink.close()
+    found = [record.value for record in records(sink.path)]
+    assert len(found) == len(arrays)
+    for value, array in zip(found, arrays, strict=True):
+        assert isinstance(value, Tensor)
+        assert (value.array.dtype, value.array.shape) == (array.dtype, array.shape)
+        assert np.array_equal(value.array, array)
 
 
 # ---------------------------------------------------------------------- back-pressure
