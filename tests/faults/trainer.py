@@ -87,7 +87,7 @@ class SinkFront:
                 if isinstance(item.payload, bytes):
                     self._added.add(item)
                 else:
-                    self._added.add_copy(item, may_stage=True)
+                    self._added.add_copy(item.kind, item.tag, item.payload, item.dtype, may_stage=True)
             event = event._replace(items=self._added.take()[1])
         return self._sink.write(event)
 
