@@ -7,8 +7,8 @@ whatever it did before that never happened if it dies. `stage` uses that: parts 
 will be read long before the rest of it is known.
 
 A record larger than the ring travels in chunks: the first has START, all but the last have MORE, and the first of what
-is sent ahead of its event has AHEAD. The consumer releases chunks as it takes them, so one that starts anew drops chunks
-until the next START.
+is sent ahead of its event has AHEAD. The consumer releases chunks as it takes them, so one that starts anew drops
+chunks until the next START.
 """
 
 from __future__ import annotations
