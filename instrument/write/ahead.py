@@ -15,20 +15,15 @@ recover where other bytes come in its place.
 from __future__ import annotations
 
 import math
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from instrument.codec import wire
+from instrument.codec import event as event_codec
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c, mask
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-_WALL_TIME, _STEP = 1, 2
-_TIME_AND_STEP = struct.Struct("<BdB10s")
-TAIL_BYTES = _TIME_AND_STEP.size
 
 
 class Ahead(NamedTuple):
@@ -46,8 +41,9 @@ class Ahead(NamedTuple):
     end: int = 0
     crc: int = 0
 
-    def tail(self, time_and_step: bytes) -> bytes:
+    def tail(self, wall_time: float, step: int) -> bytes:
         """What finishes the frame."""
+        time_and_step = event_codec.encode_tail(wall_time, step)
         return time_and_step + frame.FOOTER.pack(mask(crc32c(time_and_step, self.crc)))
 
 
@@ -69,10 +65,3 @@ class Ticket(NamedTuple):
         except OSError:
             return None
         return found.astype(self.dtype, copy=False).reshape(self.shape) if found.size == math.prod(self.shape) else None
-
-
-def time_and_step(wall_time: float, step: int) -> bytes:
-    """The fields of an event that its frame has last. The step takes as many bytes as any could."""
-    value = step & 0xFFFFFFFFFFFFFFFF
-    varint = bytes(value >> shift & 0x7F | (0x80 if shift < 63 else 0) for shift in range(0, 70, 7))
-    return _TIME_AND_STEP.pack(_WALL_TIME << 3 | wire.FIXED64, wall_time, _STEP << 3 | wire.VARINT, varint)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
+from instrument.codec import event as event_codec
 from instrument.codec import wire
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import Event, Item
-from instrument.write import ahead
 from instrument.write.ahead import Ahead
 from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.stream import Arrive, Frame, Later
@@ -269,14 +269,14 @@ class Committer:
             OSError, Abandoned: the files end where they did.
         """
         assert job.arrive is not None
-        ((one,),) = [frames for frames in job.streamed if frames]
+        (one,) = job.streamed[SUMMARY]
         payload = one.payload[1:]  # without time and step
         writer, start, _ = self._writer(SUMMARY, job.paths[SUMMARY], state.summary_bytes)
         if start < state.summary_bytes:
             raise FileNotFoundError  # which is said when an event is written
         crc, values_at, has_singles = 0, 0, False
         try:
-            end = writer.append([frame.head(wire.size(payload) + ahead.TAIL_BYTES)], start)
+            end = writer.append([frame.head(wire.size(payload) + event_codec.TAIL_BYTES)], start)
             for piece in payload:
                 if isinstance(piece, Later) and (piece.is_as_given or not values_at):
                     values_at, has_singles = end, not piece.is_as_given

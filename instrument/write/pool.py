@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from instrument import forks
 from instrument.events import Event, Item
@@ -38,6 +38,8 @@ from instrument.write.tag_names import TagNames
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_Part = TypeVar("_Part")
 
 DEFAULT_RING_BYTES = 24 << 20
 
@@ -146,42 +148,38 @@ class PoolSink:
         self._notices.say()
 
     def stage(self, array: NDArray[np.generic]) -> Staged | None:
+        return self._prepare(self._feed.stage, array) if array.size else None
+
+    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
+        target = self._files.target
+        has_rules = target.max_file_bytes is not None or target.export_tensors or self._tags is not None
+        return None if has_rules else self._prepare(self._send_ahead, item, make_way)
+
+    def _prepare(self, get: Callable[..., _Part | None], *arguments: Any) -> _Part | None:
+        """What a function makes of a part of the next event; None where it cannot, which the write will say."""
         feed = self._feed
         with self._lock:
-            if feed.is_over or self._is_writing or not array.size:
+            if feed.is_over or self._is_writing:
                 return None
             self._is_writing = True
             try:
-                return feed.stage(array)
+                return get(*arguments)
             except GaveUp:
-                return None  # the write will say so
+                return None
             finally:
                 self._is_writing = False
                 if self._feed.is_over:
                     self._release()
 
-    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
+    def _send_ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
         feed = self._feed
         array: Any = item.payload
-        target = self._files.target
-        has_rules = target.max_file_bytes is not None or target.export_tensors or self._tags is not None
-        with self._lock:
-            if feed.is_over or self._is_writing or self._missing.is_any or has_rules:
-                return None
-            if array.nbytes <= feed.largest_record_bytes:
-                return None
-            self._is_writing = True
-            try:
-                make_way()
-                feed.forget_staged()
-                written = feed.send_ahead(Event(0, 0.0, [item]))
-                return Ticket(written.ticket, array.dtype, array.shape) if written is not None else None
-            except GaveUp:
-                return None  # the write will say so
-            finally:
-                self._is_writing = False
-                if self._feed.is_over:
-                    self._release()
+        if self._missing.is_any or array.nbytes <= feed.largest_record_bytes:
+            return None
+        make_way()
+        feed.forget_staged()
+        written = feed.send_ahead(Event(0, 0.0, [item]))
+        return Ticket(written.ticket, array.dtype, array.shape) if written is not None else None
 
     def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
         with self._lock:

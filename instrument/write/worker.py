@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from instrument.events import Event
-from instrument.write import ahead, commit, memory, message, stream
+from instrument.write import commit, memory, message, stream
 from instrument.write.ahead import Ahead
 from instrument.write.commit import Notice, State
 from instrument.write.exports import export_tensors
@@ -245,8 +245,8 @@ class Worker:
             written = Ahead(bare.step)
             if sequence not in self._config.given_up:
                 try:
-                    event, copy = stream.begin(bare, parts, arrive, self._layout, is_whole=False)
-                    job = commit.begin(sequence, event, self._note(further), arrive, self._layout, copy)
+                    event, _ = stream.begin(bare, parts, arrive, self._layout, is_whole=False)
+                    job = commit.begin(sequence, event, self._note(further), arrive, self._layout)
                     self._await_turn(sequence)
                     written = self._committer.write_ahead(self._pool.state, job)
                 except stream.Abandoned:
@@ -267,7 +267,7 @@ class Worker:
             return job
         if (written.ticket, written.sequence) != (event.ahead, job.sequence):
             return commit.lose_with_ahead(job, self._report, self._layout)
-        return job._replace(ahead=written, tail=written.tail(ahead.time_and_step(event.wall_time, event.step)))
+        return job._replace(ahead=written, tail=written.tail(event.wall_time, event.step))
 
     # ------------------------------------------------------------------ in order, into the files
 

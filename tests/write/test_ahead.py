@@ -18,7 +18,6 @@ from instrument.codec import event as event_codec
 from instrument.eventfile import frame
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import BFLOAT16, Event, Item
-from instrument.write import ahead
 from instrument.write.ahead import Ahead, Ticket
 from instrument.write.pool import PoolSink
 from instrument.write.shared import PoolMemory
@@ -65,17 +64,17 @@ def located(reader: EventFileReader) -> list[tuple[int, memoryview]]:
 def test_time_and_step() -> None:
     """Twenty bytes for any step, which say the same as an event's own."""
     golden = "09 000000000000f83f 10 ff808080808080808000"
-    assert ahead.time_and_step(1.5, 127) == bytes.fromhex(golden)
+    assert event_codec.encode_tail(1.5, 127) == bytes.fromhex(golden)
     golden = "09 000000000000f83f 10 ffffffffffffffffff01"
-    assert ahead.time_and_step(1.5, -1) == bytes.fromhex(golden)
+    assert event_codec.encode_tail(1.5, -1) == bytes.fromhex(golden)
     seed = random.randrange(1 << 32)
     print("seed", seed)
     dice = random.Random(seed)
     edges = [0, 1, 127, 128, 2**31, 2**62, 2**63 - 1, -1, -(2**63)]
     ((_, *summary),) = event_codec.encode(Event(0, 0.0, [Item("tensor", "t", np.ones(1, np.float32), "float32")]))
     for step in [*edges, *(dice.randrange(-(2**63), 2**63) for _ in range(200))]:
-        tail = ahead.time_and_step(step / 3, step)
-        assert len(tail) == ahead.TAIL_BYTES == 20
+        tail = event_codec.encode_tail(step / 3, step)
+        assert len(tail) == event_codec.TAIL_BYTES == 20
         (record,) = event_codec.decode(memoryview(b"".join(summary) + tail))
         assert (record.step, record.wall_time, record.tag) == (step, step / 3, "t")
 
@@ -116,7 +115,7 @@ def test_nothing_else_in_the_event(sink_at: OpenSink) -> None:
     _, payload = EventFileReader(sink.path)
     ((head, *pieces),) = event_codec.encode(Event(3, 4.0, [large(5.0)]))
     assert len(head) == 11
-    assert bytes(payload) == b"".join(pieces) + ahead.time_and_step(4.0, 3)
+    assert bytes(payload) == b"".join(pieces) + event_codec.encode_tail(4.0, 3)
     assert sink.stats.events == 1
 
 
@@ -282,7 +281,7 @@ def test_an_event_that_is_larger_than_the_ring_by_itself(sink_at: OpenSink) -> N
     assert sink.stats.errors == 0
 
 
-def test_what_is_missing_is_said_first(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_said_first(sink_at: OpenSink) -> None:
     """Events that were refused before it are told before it: nothing is sent ahead of that."""
     sink = sink_at(1, ring_bytes=SMALL_RING)
     assert isinstance(sink, PoolSink)
