@@ -15,7 +15,7 @@ import numpy as np
 from instrument.trace import aicpu, ascend_executions, clocks, hwts, queues, training_trace, ts_track
 from instrument.trace import framework_desc as framework
 from instrument.trace.ascend_files import sources
-from instrument.trace.events import BATCH, FETCH, MISSING, REDUCE, STEP, Capture, Problem
+from instrument.trace.events import BATCH, FETCH, LOST, MISSING, REDUCE, STEP, Capture, Problem
 from instrument.trace.operator_map import OperatorMap
 from instrument.trace.records import Chunks, joined
 from instrument.trace.step_points import StepTrace
@@ -55,7 +55,7 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
 
     trace = _step_trace(reader, operators)
     steps = _steps(trace, clock)
-    executions = _executions(reader, operators, clock)
+    executions, lost = _executions(reader, operators, clock)
     executions["step"] = _step_at(executions["start_ns"], steps)
     names = Index()
     return Capture(
@@ -69,6 +69,7 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
         batches=_batches(reader, clock),
         fetches=_in_time_order(np.concatenate((_marked_fetches(trace, steps, clock), _fetches(reader, clock, steps)))),
         names=tuple(names.names),
+        lost=lost,
         problems=tuple(reader.problems()),
         metadata=metadata,
     )
@@ -152,7 +153,7 @@ def _steps(trace: StepTrace, clock: Clock) -> NDArray[np.void]:
         steps["step"] = index
     columns = (("start_ns", "start"), ("fp_start_ns", "forward"), ("bp_end_ns", "backward"), ("end_ns", "end"))
     for name, source in columns:
-        steps[name] = clock.ns(np.where(clock.holds(found[source]), found[source], MISSING))
+        steps[name] = _ns(clock, found[source])
     return steps
 
 
@@ -167,14 +168,22 @@ def _step_at(times_ns: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np
     return np.where(is_inside, steps["step"][place], MISSING)
 
 
-def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> NDArray[np.void]:
+def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Return the executions by start, and the places where the trace says that records were lost (dtype LOST)."""
     ai_cpu = reader.read("aicpu", aicpu.decode)
     tasks = reader.read_chunks("hwts", hwts.decode)
     wraps = _WRAPPING_HWTS in reader.name("hwts")
     on_streams = ascend_executions.of_hwts(tasks, wraps, operators, clock, ai_cpu, reader.losses("hwts"))
+    lost = np.empty(len(tasks.lost), LOST)
+    lost["start_ns"], lost["end_ns"] = (_ns(clock, tasks.lost[name]) for name in ("start_cycles", "end_cycles"))
     del tasks  # the largest of all
     on_ai_cpu = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
-    return _in_time_order(np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams)
+    return _in_time_order(np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams), lost
+
+
+def _ns(clock: Clock, cycles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return counters as times, `MISSING` for those that are none."""
+    return clock.ns(np.where(clock.holds(cycles), cycles, MISSING))
 
 
 def _in_time_order(found: NDArray[np.void]) -> NDArray[np.void]:
