@@ -35,7 +35,7 @@ from instrument.trace.completeness import is_absence
 from instrument.trace.events import MISSING, Capture, Problem
 
 #: The parts of a capture that belong to steps by their number.
-_BY_STEP = ("executions", "activities", "steps", "reduces", "fetches")
+_BY_STEP = ("executions", "activities", "steps", "reduces", "fetches", "ai_cpu")
 
 
 def profile(path: str | os.PathLike[str], window: int = -1, device: int | None = None) -> Profile:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Of `Capture.metadata["steps_from"]`: the steps are of the older step trace.
+TRAINING_TRACE = "training_trace"
 #: In the first step of a job with this operator the queue of the data is set up.
 _QUEUE_SETUP = "Default/InitDataSetQueue"
 #: Since 2021 task ids are those of 16 bits of a larger number.
@@ -53,10 +55,11 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
     points = reader.read("point", framework.points)
     _name_points(reader, operators, points, metadata)
 
-    trace = _step_trace(reader, operators)
+    trace = _step_trace(reader, operators, metadata)
     steps = _steps(trace, clock)
-    executions, lost = _executions(reader, operators, clock)
-    executions["step"] = _step_at(executions["start_ns"], steps)
+    ran = _executions(reader, operators, clock)
+    for rows in (ran.executions, ran.ai_cpu):
+        rows["step"] = _step_at(rows["start_ns"], steps)
     names = Index()
     return Capture(
         device,
@@ -64,12 +67,13 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
         clock.kind,
         operators=tuple(operators.operators),
         steps=steps,
-        executions=executions,
+        executions=ran.executions,
         reduces=_reduces(trace, steps, clock, lambda pair: names(_reduce_name(pair, points, operators))),
         batches=_batches(reader, clock),
         fetches=_in_time_order(np.concatenate((_marked_fetches(trace, steps, clock), _fetches(reader, clock, steps)))),
         names=tuple(names.names),
-        lost=lost,
+        ai_cpu=ran.ai_cpu,
+        lost=ran.lost,
         problems=tuple(reader.problems()),
         metadata=metadata,
     )
@@ -134,12 +138,14 @@ def _name_points(
         metadata.update({key: name} if name else {})
 
 
-def _step_trace(reader: _Reader, operators: OperatorMap) -> StepTrace:
+def _step_trace(reader: _Reader, operators: OperatorMap, metadata: dict[str, object]) -> StepTrace:
     skips_first = any(operator.full_name.startswith(_QUEUE_SETUP) for operator in operators.operators)
     old = reader.read("training_trace", partial(training_trace.decode, skips_first=skips_first))
     new = reader.read("ts_track", partial(ts_track.decode, skips_first=skips_first)).trace
     if len(old.steps) and len(new.steps):
         reader.losses("ts_track").add("steps that the other step trace has", len(new.steps))
+    if len(old.steps):
+        metadata["steps_from"] = TRAINING_TRACE
     return old if len(old.steps) else new
 
 
@@ -168,8 +174,15 @@ def _step_at(times_ns: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np
     return np.where(is_inside, steps["step"][place], MISSING)
 
 
-def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """Return the executions by start, and the places where the trace says that records were lost (dtype LOST)."""
+class _Ran(NamedTuple):
+    """Executions by start, what the AI CPUs' file tells beside them (AI_CPU_TASK), where records were lost (LOST)."""
+
+    executions: NDArray[np.void]
+    ai_cpu: NDArray[np.void]
+    lost: NDArray[np.void]
+
+
+def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> _Ran:
     ai_cpu = reader.read("aicpu", aicpu.decode)
     tasks = reader.read_chunks("hwts", hwts.decode)
     wraps = _WRAPPING_HWTS in reader.name("hwts")
@@ -177,8 +190,9 @@ def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> tuple[
     lost = np.empty(len(tasks.lost), LOST)
     lost["start_ns"], lost["end_ns"] = (_ns(clock, tasks.lost[name]) for name in ("start_cycles", "end_cycles"))
     del tasks  # the largest of all
-    on_ai_cpu = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
-    return _in_time_order(np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams), lost
+    on_ai_cpu, told = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
+    both = np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams
+    return _Ran(_in_time_order(both), _in_time_order(told), lost)
 
 
 def _ns(clock: Clock, cycles: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.events import AI_CPU, EXECUTION, MISSING, Operator
+from instrument.trace.events import AI_CPU, AI_CPU_TASK, EXECUTION, MISSING, Operator
 from instrument.trace.hwts import unwrapped_tasks
 from instrument.trace.operator_map import unnamed
 from instrument.trace.records import TOO_LARGE
@@ -128,8 +128,13 @@ def _run_of(tasks: NDArray[np.void], clock: Clock) -> tuple[NDArray[np.int64], N
     return np.where(is_known, times[0], MISSING), np.where(is_known, times[1], MISSING)
 
 
-def of_aicpu(found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses) -> NDArray[np.void]:
-    """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it."""
+def of_aicpu(
+    found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
+
+    Beside them, row by row, what else their file says (dtype AI_CPU_TASK).
+    """
     tasks = found.tasks
     start, end = _run_of(tasks, clock)
     good = start != MISSING
@@ -139,7 +144,11 @@ def of_aicpu(found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses)
     executions["operator"] = _aicpu_rows(operators, found)
     executions["task"] = tasks["task"]
     executions["stream"] = np.where(tasks["stream"] == MISSING, tasks["thread"], tasks["stream"])
-    return np.asarray(executions[good])
+    told = np.empty(len(tasks), AI_CPU_TASK)
+    told["start_ns"], told["operator"], told["step"] = start, executions["operator"], MISSING
+    for name, column in (("total_ns", "total_us"), ("dispatch_ns", "dispatch_us")):
+        told[name] = np.where(tasks[column] == MISSING, MISSING, tasks[column] * 1000)
+    return np.asarray(executions[good]), np.asarray(told[good])
 
 
 def _aicpu_rows(operators: OperatorMap, found: AiCpu) -> NDArray[np.int32]:

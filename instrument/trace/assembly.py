@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from instrument.trace.events import (
+    AI_CPU_TASK,
     BATCH,
     COMMUNICATION,
     EXECUTION,
@@ -107,7 +108,7 @@ class Assembly:
         self.memory = np.empty(0, MEMORY)
         self.batches = np.empty(0, BATCH)
         self.fetches = np.empty(0, FETCH)
-        self.lost = np.empty(0, LOST)
+        self.lost, self.ai_cpu = np.empty(0, LOST), np.empty(0, AI_CPU_TASK)
         self.pipeline: list[PipelineStage] = []
         self.problems: list[Problem] = []
         self.metadata: dict[str, Any] = {}
@@ -130,7 +131,8 @@ class Assembly:
         self.operators, self.names = list(capture.operators), list(capture.names)
         self.executions, self.steps, self.reduces = capture.executions, capture.steps, capture.reduces
         self.batches, self.fetches, self.memory = capture.batches, capture.fetches, capture.memory
-        self.activities, self.spans, self.lost = capture.activities, capture.spans, capture.lost
+        self.activities, self.spans = capture.activities, capture.spans
+        self.lost, self.ai_cpu = capture.lost, capture.ai_cpu
         self.problems += capture.problems
         self.metadata |= capture.metadata
         timed = (self.executions, self.steps, self.reduces, self.batches, self.fetches, self.memory, self.spans)
@@ -229,8 +231,9 @@ class Assembly:
     def _parts(self) -> Iterator[tuple[str, Any]]:
         for name in ("operators", "names", "pipeline", "problems"):
             yield name, tuple(getattr(self, name))
-        for name in ("executions", "activities", "totals", "overlap", "steps", "reduces", "spans", "memory", "lost"):
+        for name in ("executions", "activities", "totals", "overlap", "steps", "reduces", "spans", "memory"):
             yield name, getattr(self, name)
+        yield from (("lost", self.lost), ("ai_cpu", self.ai_cpu))
         yield from (("batches", self.batches), ("fetches", self.fetches), ("metadata", self.metadata))
 
     def _placed(self, executions: NDArray[np.void]) -> NDArray[np.void]:

@@ -82,7 +82,9 @@ def test_a_job_is_put_together() -> None:
         (10_000, 1, 0, MISSING), (11_000, 2, 1, MISSING),
     ]  # fmt: skip
     assert found.fetches.tolist() == [(2, MISSING, 20_000, 2000, 0)]
-    assert found.metadata == {"fp_start": "Default/A-op1", "bp_end": "Default/B-op2"}
+    assert found.metadata == {
+        "fp_start": "Default/A-op1", "bp_end": "Default/B-op2", "steps_from": "training_trace",
+    }  # fmt: skip
     assert lost(found) == {(HWTS_2020, "executions of tasks that are no operator's"): 2}
 
 

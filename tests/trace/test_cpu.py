@@ -52,7 +52,7 @@ def test_a_file_that_breaks_off_is_told_wherever_that_is() -> None:
     for end in range(1, len(whole)):
         found = cpu.executions(whole[:end], "f")
         assert found.problems or whole[end - 1 : end] == b"\n", end
-        assert len(found.executions) < 3
+        assert len(found.executions) < 3 or end >= len(whole) - 1
 
 
 def test_older_files_have_no_thread() -> None:
