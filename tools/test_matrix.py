@@ -83,8 +83,12 @@ def prepared(environment: Path, row: Row) -> Path:
     wanted = "\n".join((*row.requirements, (ROOT / "setup.cfg").read_text()))
     stamp = environment / "installed"
     if not (stamp.exists() and stamp.read_text() == wanted):
+        if environment.exists() and not stamp.exists():
+            raise FileExistsError(f"{environment} was not made by this script: move it away, then try again")
         print(f"   installing into {environment.name}", flush=True)
         shutil.rmtree(environment, ignore_errors=True)
+        environment.mkdir()
+        stamp.touch()
         subprocess.run([find_python(row.pythons), "-m", "venv", str(environment)], check=True)
         subprocess.run([str(python), *PIP, *row.requirements, "-e", f"{ROOT}[test]"], check=True)
         stamp.write_text(wanted)
