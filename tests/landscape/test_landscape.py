@@ -246,8 +246,8 @@ def test_a_frozen_layer_is_not_moved(tmp_path: Path, axes: str) -> None:
 def mindspores_plane(path: Any) -> tuple[Any, Any, Any]:
     """Compute MindSpore's plane in float64: two directions by tensor, coordinates (n, 2) and the last checkpoint.
 
-    Differences to the last checkpoint, each less its own mean; the two leading singular vectors, largest entry positive;
-    each tensor rescaled to its norm in the last checkpoint; coordinates by least squares.
+    Differences to the last checkpoint, each less its own mean; the two leading singular vectors, the largest entry
+    positive; each tensor rescaled to its norm in the last checkpoint; coordinates by least squares.
     """
     names, last = list(path[1]), path[max(path)]
     flat = np.array([np.concatenate([path[n][name].ravel() for name in names]) for n in sorted(path)], np.float64)
