@@ -52,7 +52,10 @@ class SummaryLandscape:
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
         if not isinstance(summary_dir, (str, os.PathLike)):
             raise TypeError(f"summary_dir is a {type(summary_dir).__name__}; expected the path of a run's directory.")
-        self._directory = os.path.abspath(os.path.expanduser(os.fsdecode(summary_dir)))
+        path = os.fsdecode(summary_dir)
+        if not path or "\0" in path:
+            raise ValueError(f"summary_dir is {path!r}; expected the path of a run's directory.")
+        self._directory = os.path.abspath(os.path.expanduser(path))
 
     def clean_ckpt(self) -> None:
         """Remove the checkpoints of the run; landscapes stay."""

@@ -399,6 +399,13 @@ def test_wrong_wishes_are_refused_before_anything_is_done(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == []
 
 
+def test_a_directory_is_a_path() -> None:
+    """An empty one would be the working directory."""
+    for wrong, error in (("", ValueError), ("a\0b", ValueError), (3, TypeError)):
+        with pytest.raises(error, match="summary_dir is"):
+            SummaryLandscape(wrong)  # type: ignore[arg-type]
+
+
 def test_metrics_are_checked_before_the_first_point(tmp_path: Path) -> None:
     """One that callback_fn does not give, and any where the network gives no output; the loss needs no metric."""
     with pytest.raises(ValueError, match=r"metrics has \['f1'\]; callback_fn gives those of the names"):
