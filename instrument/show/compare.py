@@ -51,9 +51,10 @@ def is_more_better(tag: str) -> bool:
 def scalars(one: Run, other: Run, wanted: Callable[[list[str]], list[str]]) -> list[Row]:
     """A row for each tag, and for each writer where a run has several; None where a run has no such series."""
     rows = []
-    for tag in wanted(sorted({tag for run in (one, other) for tag in run.tags().get("scalar", [])})):
+    known = [(run, frozenset(run.tags().get("scalar", []))) for run in (one, other)]
+    for tag in wanted(sorted(frozenset().union(*(tags for _, tags in known)))):
         more = is_more_better(tag)
-        found = [_by_writer(run, tag) for run in (one, other)]
+        found = [_by_writer(run, tag) if tag in tags else {} for run, tags in known]
         if max(map(len, found)) == 1:
             found = [dict(zip([None], writers.values(), strict=False)) for writers in found]
         for writer in sorted({writer for writers in found for writer in writers}, key=str):
@@ -64,9 +65,7 @@ def scalars(one: Run, other: Run, wanted: Callable[[list[str]], list[str]]) -> l
 
 
 def _by_writer(run: Run, tag: str) -> dict[str | None, Scalars]:
-    """The series of each writer by device and host; none where the run lacks the tag."""
-    if tag not in run.tags().get("scalar", []):
-        return {}
+    """The series of each writer by device and host."""
     return {called(writer): points for writer, points in run.scalars(tag).by_writer().items()}
 
 
