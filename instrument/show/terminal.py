@@ -6,7 +6,7 @@ import os
 import sys
 from typing import IO, Any
 
-from instrument.analyse.layout import UNLIMITED, Screen
+from instrument.analyse.layout import UNLIMITED, Screen, escape, prose
 
 #: Where the terminal does not know its width, and the least that texts are laid out for.
 _DEFAULT, _LEAST = 80, 20
@@ -51,3 +51,9 @@ def _has_style(stream: IO[Any] | None) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return is_terminal(stream) and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def tell(note: str) -> None:
+    """Print a sentence on stderr, in lines that fit where it is a terminal."""
+    if sys.stderr is not None:
+        print(prose(f"instrument: {escape(note)}", screen(sys.stderr), "  "), file=sys.stderr)

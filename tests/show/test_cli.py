@@ -441,7 +441,7 @@ def test_an_unreadable_file_is_one_sentence(
     monkeypatch.setattr(os, "scandir", denied)
 
     assert main(["show", str(run)]) == 1
-    assert capsys.readouterr() == ("", f"instrument: [Errno 13] Permission denied: '{run}'\n")
+    assert capsys.readouterr() == ("", f"instrument: {run}: Permission denied\n")
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
