@@ -42,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name must not stop us
     try:
-        arguments = _parser(words).parse_args(words)
+        arguments, unknown = _parser(words).parse_known_args(words)
+        if unknown:
+            arguments.wrong_call(f"unrecognized arguments: {' '.join(unknown)}")
         code: int = arguments.command(arguments)
         if sys.stdout is not None:  # it was closed before we started
             sys.stdout.flush()
@@ -68,4 +70,5 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         if verb == chosen:
             module = f"{verb}_" if keyword.iskeyword(verb) else verb
             import_module(f"instrument.show.cli.{module}").configure(verb_parser)
+            verb_parser.set_defaults(wrong_call=verb_parser.error)
     return parser
