@@ -42,6 +42,19 @@ _COMPARED = ("base_step_ns", "base_mean_ns", "base_total_ns")
 _POINT_NS = 10**17
 #: A unit is not used where a value of the column would be less than this of it.
 _LEAST_SHOWN = 0.001
+#: Columns of a terminal that a text of a table takes, unless told otherwise.
+NAME_WIDTH = 60
+#: Which columns stay where a terminal is narrow: those of the first line longest, those that are not named go before
+#: the last line. The first column of a table always stays.
+_KEPT = (
+    ("total_ns", "step_ns", "difference_ns", "mean_ns", "duration_ns", "amount", "peak_bytes", "queue_use_percent"),
+    ("share_percent", "difference_percent", "spread_percent", "idle_percent", "mean_step_ns", "full_name", "step"),
+    ("type", "slowest", "what", "count", "busy_ns", "computing_ns", "before", "behind", "slowest_in_steps"),
+    ("base_step_ns", "new_step_ns", "base_mean_ns", "new_mean_ns", "base_total_ns", "new_total_ns", "mean_own_ns"),
+    (),
+    ("side", "base_side", "new_side", "median_ns", "min_ns", "max_ns", "start_ns", "per_step", "input_shapes"),
+)
+_RANKS = {name: rank for rank, names in enumerate(_KEPT, 1) for name in names}
 #: How a text says that there is no value.
 NOT_AVAILABLE = "n/a"
 
@@ -113,16 +126,28 @@ class Table:
 
     # ------------------------------------------------------------------ for people
 
-    def text(self, row_limit: int | None = ROW_LIMIT, name_width: int = 60) -> str:
-        """Aligned columns under a caption; larger units where they read better, as their headings say."""
+    def text(
+        self,
+        row_limit: int | None = ROW_LIMIT,
+        name_width: int | None = NAME_WIDTH,
+        screen: layout.Screen = layout.UNLIMITED,
+    ) -> str:
+        """Return aligned columns under a caption; larger units where they read better, as their headings say.
+
+        Texts are shortened to `name_width` columns of a terminal, None for none. A `screen` with a width hides the
+        columns that do not fit, and names them.
+        """
         shown = self if row_limit is None else self.take(slice(0, max(row_limit, 0)))
         found = [_people(name, shown.columns) for name in shown.columns]
         rows = [[layout.name(cell, name_width) for cell in row] for row in zip(*(one[1] for one in found), strict=True)]
-        lines = [layout.escape(self.caption)] if self.caption else []
-        aligned = layout.aligned([one[0] for one in found], rows, [one[2] for one in found])
-        lines.append(aligned if len(self) else "(no rows)")
+        heads = [
+            layout.Column(one[0], _rank(name, place))
+            for place, (name, one) in enumerate(zip(shown.columns, found, strict=True))
+        ]
+        lines = [layout.paint(layout.escape(self.caption), layout.BOLD, screen)] if self.caption else []
+        lines.append(layout.aligned(heads, rows, [one[2] for one in found], screen) if len(self) else "(no rows)")
         lines += [f"... and {len(self) - len(shown)} more rows"] if len(shown) < len(self) else []
-        return "\n".join(lines + [f"  {layout.escape(note)}" for note in self.notes])
+        return "\n".join([*lines, *(layout.prose(f"  {layout.escape(note)}", screen, "  ") for note in self.notes)])
 
     def __str__(self) -> str:
         return self.text()
@@ -216,6 +241,11 @@ def _values(column: NDArray[Any]) -> list[Any]:
     """Python values, None for what is masked."""
     values: list[Any] = column.tolist()
     return values
+
+
+def _rank(name: str, place: int) -> int:
+    """Return how early a column is hidden; the first one of a table never is."""
+    return _RANKS.get(name, _KEPT.index(()) + 1) if place else 0
 
 
 def _people(name: str, columns: Mapping[str, NDArray[Any]]) -> tuple[str, list[str], bool]:

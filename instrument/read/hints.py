@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 
 from instrument.read import folders
 from instrument.read.points import quoted
+from instrument.suggestions import closest
 
 _NAMED_AT_MOST = 5
-_COMPARED_CHARACTERS = 200
 #: The search that only serves an error message ends here.
 _SEARCHED_FOLDERS = 2000
 
@@ -28,10 +27,8 @@ def no_event_file(directory: str) -> str:
 
 
 def nearest(tag: str, tags: list[str]) -> str:
-    """Which of the tags come near to one that is not there."""
-    # Comparing takes the square of the length: names of thousands of characters would take minutes.
-    short = [known for known in tags if len(known) <= _COMPARED_CHARACTERS]
-    near = difflib.get_close_matches(tag[:_COMPARED_CHARACTERS], short, _NAMED_AT_MOST, 0.5)
+    """Return in words which of the tags come near to one that is not there."""
+    near = closest(tag, tags, _NAMED_AT_MOST)
     if not near:
         return f"it has {listed(tags) or 'none at all'}"
     return f"the nearest {'are' if len(near) > 1 else 'is'} {listed(near)}"

@@ -18,7 +18,7 @@ from instrument.read.run import Run, find_runs, read
 from instrument.read.tail import Ending, Point, Tail, decoded
 from instrument.show import describe, forms
 from instrument.show.runs import named, tell
-from instrument.show.screen import Screen, on_terminal
+from instrument.show.live import LiveDisplay, on_terminal
 from instrument.show.tables import escape, name, number
 from instrument.show.tags import TagFilter, chosen_tags
 
@@ -123,18 +123,18 @@ def _until_end(
 def _draw(followed: _Followed, interval_s: float, draw: Draw) -> int:
     last = [""]
 
-    def show(screen: Screen) -> Callable[[_Followed], None]:
+    def show(display: LiveDisplay) -> Callable[[_Followed], None]:
         def put(runs: _Followed) -> None:
             for tail in runs.tails.values():
                 tail.run.refresh()
             last[0] = draw(runs.named()) or (runs.awaited() or "nothing was recorded yet")
-            screen.draw(last[0], f"{clock(time.time())}  Ctrl+C ends")
+            display.draw(last[0], f"{clock(time.time())}  Ctrl+C ends")
 
         return put
 
-    with on_terminal(sys.stdout) as screen:
-        assert screen is not None  # asked by the caller
-        status = _until_end(followed, interval_s, show(screen), screen.wait)
+    with on_terminal(sys.stdout) as display:
+        assert display is not None  # asked by the caller
+        status = _until_end(followed, interval_s, show(display), display.wait)
     print(last[0])
     return status
 

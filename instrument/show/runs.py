@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,7 +10,7 @@ from instrument.errors import InstrumentError, NoSuchRun
 from instrument.read.hints import no_event_file
 from instrument.read.run import Run, Runs, find_runs, read
 from instrument.show.describe import losses
-from instrument.show.tables import escape
+from instrument.show.terminal import tell as tell
 
 #: What a path of a command may be, for the help of every verb that takes several.
 PATHS = "the directory of a run or of several, or an event file"
@@ -135,6 +134,3 @@ def tell_or_raise(errors: Sequence[Exception], has_result: bool) -> int:
     return int(bool(errors))
 
 
-def tell(note: str) -> None:
-    """Print a line on stderr."""
-    print(f"instrument: {escape(note)}", file=sys.stderr)

@@ -10,17 +10,17 @@ A value that a run lacks makes each comparison with it false, and so does one of
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from instrument.suggestions import closest
+
 #: Sections of a lineage, in the order in which a name is looked for.
 _ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset")
 _LONGEST = 2000
-_COMPARED_CHARACTERS = 200
 _OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -64,9 +64,7 @@ def resolve(name: str, columns: Iterable[str]) -> str:
 def _nearest(name: str, columns: list[str]) -> str:
     """The column, or end of one, that comes nearest, in a form to be put behind `name`; empty where none is near."""
     ends = {column.split(".", at)[-1] for column in columns for at in range(column.count(".") + 1)}
-    # Comparing takes the square of the length.
-    short = sorted(end for end in ends if len(end) <= _COMPARED_CHARACTERS)
-    near = difflib.get_close_matches(name[:_COMPARED_CHARACTERS], short, 1)
+    near = closest(name, sorted(ends))
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

@@ -265,7 +265,7 @@ def test_nothing_to_open(tmp_path: Path, run: Path, capsys: pytest.CaptureFixtur
         assert refused(capsys, run, *words)[0] == 1
     code, error = refused(capsys, run, "--timeline", tmp_path / "absent" / "t.json")
     assert code == 1
-    assert error == f"instrument: [Errno 2] No such file or directory: '{tmp_path / 'absent' / 't.json'}'\n"
+    assert error == f"instrument: {tmp_path / 'absent' / 't.json'}: No such file or directory\n"
 
 
 def test_a_window_that_was_never_closed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

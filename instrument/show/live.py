@@ -20,7 +20,7 @@ _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\r\n", "\x1b[K\x1b[J"
 
 
-class Screen:
+class LiveDisplay:
     """The alternate screen of a terminal, as a context manager that leaves it whatever ends the program but SIGKILL."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -28,7 +28,7 @@ class Screen:
         self._wake: tuple[int, int] | None = None
         self._handlers: dict[int, Any] = {}
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> LiveDisplay:
         self._handle("SIGTERM", _exit)
         self._handle("SIGHUP", _exit)
         if hasattr(signal, "SIGWINCH"):
@@ -89,10 +89,10 @@ def _exit(number: int, _frame: FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def on_terminal(stream: IO[str]) -> Iterator[Screen | None]:
-    """Give a `Screen` where the stream is a terminal, None where it is not."""
+def on_terminal(stream: IO[str]) -> Iterator[LiveDisplay | None]:
+    """Give a `LiveDisplay` where the stream is a terminal, None where it is not."""
     if not stream.isatty():
         yield None
         return
-    with Screen(stream) as screen:
-        yield screen
+    with LiveDisplay(stream) as display:
+        yield display
