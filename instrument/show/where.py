@@ -19,7 +19,7 @@ from typing import Any
 from instrument.suggestions import closest
 
 #: Sections of a lineage, in the order in which a name is looked for.
-_ORDER = ("run", "path", "train", "eval", "custom", "dataset")
+_ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset")
 _LONGEST = 2000
 _OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -47,7 +47,7 @@ class WrongExpression(ValueError):
 def resolve(name: str, columns: Iterable[str]) -> str:
     """The column of a name: the one that is called so, or else the shortest that ends in `.name`.
 
-    Where several sections have one, the first of train, eval, custom and dataset counts.
+    Where several sections have one, the first of train, eval, best, best_step, custom and dataset counts.
 
     Raises:
         WrongExpression: there is none.
