@@ -5,7 +5,6 @@ The enumerations have MindSpore's names and values; MindSpore's own members are 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 import os
@@ -16,6 +15,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from instrument.profiler.schedule import check_count
+from instrument.suggestions import closest
 
 log = logging.getLogger("instrument")
 
@@ -135,8 +135,9 @@ def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], si
 
 def _unknown(name: str, signature: Callable[..., Any]) -> str:
     known = [one for one in inspect.signature(signature).parameters if one not in ("self", "outdated")]
-    near = difflib.get_close_matches(name, known, 1, 0.0)
-    return f"Profiler got an unknown argument {name!r}; did you mean {near[0]!r}? It knows {', '.join(known)}."
+    near = closest(name, known)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"Profiler got an unknown argument {name!r}{hint} It knows {', '.join(known)}."
 
 
 def warn_of_no_effect(options: Options, target: str, effective: Iterable[str]) -> None:
