@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.read.columns import Columns, FilePoints, Sharing
+from instrument.read.columns import Columns, FilePoints, joined
+from instrument.read.numbers import NumberPoints
 from instrument.read.presented import html_of
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
@@ -42,7 +43,7 @@ class Part:
     writer: Writer
     first_wall_time: float
     last_wall_time: float
-    points: FilePoints
+    points: FilePoints | NumberPoints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,7 +257,7 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
         np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
         for part, column in zip(parts, columns, strict=True)
     ]
-    whole = Sharing().joined(columns)
+    whole = joined(columns)
     mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
