@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "findings": set(),
     "errors": set(),
+    "suggestions": set(),
     "forks": set(),
     "events": {"numpy"},
     "values": {"events", "numpy"},
@@ -35,7 +36,18 @@ ALLOWED: dict[str, set[str]] = {
     "marks": {"marked"},
     "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy", "psutil"},
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
-    "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
+    "profiler": {
+        "suggestions",
+        "write",
+        "codec",
+        "values",
+        "errors",
+        "framework",
+        "marks",
+        "_version",
+        "mindspore",
+        "numpy",
+    },
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
         "collect",
@@ -63,10 +75,11 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "read": {"codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
+    "read": {"suggestions", "codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
     "analyse": {"read", "trace", "values", "errors", "_version", "numpy", "pandas"},
     "show": {
+        "suggestions",
         "analyse",
         "read",
         "codec",

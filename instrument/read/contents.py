@@ -7,7 +7,7 @@ read anew, one that is gone is forgotten: what was followed equals what is opene
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from instrument.codec import tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
@@ -15,7 +15,7 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.event_file import EventFile, Key, Told
-from instrument.read.points import Part, Points, merge, replaced
+from instrument.read.points import Part, Points, is_sampled, merge, replaced, superseded
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
@@ -55,17 +55,14 @@ class Contents:
 
     def parts(self, key: Key) -> list[Part]:
         """The parts of a series, in the order in which their files were opened; none where there is no such series."""
-        return [
-            Part(file.name.writer, file.first_wall_time, file.last_wall_time, file.points[key])
-            for file in self.files
-            if key in file.points
-        ]
+        return _parts(self.files, key)
 
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step of all points that stand, and their last wall time; None without points."""
         found: dict[object, tuple[int, int, float]] = {}
+        files = self.files
         for key in self.keys():
-            parts = self.parts(key)
+            parts = _parts(files, key)
             columns = parts[0].points.columns()
             # Series that are recorded together share these columns.
             where: object = (id(columns.step), id(columns.wall_time)) if len(parts) == 1 else key
@@ -80,6 +77,20 @@ class Contents:
     def replaced(self, keys: Iterable[Key]) -> int:
         """How many points of these series, given by kind and tag, a later start has replaced."""
         return sum(replaced(self.parts(key)) for key in keys)
+
+    def superseded(self) -> int:
+        """Return how many points of all series are superseded, which is how many reading leaves out."""
+        counts: dict[object, int] = {}
+        total = 0
+        files = self.files
+        for key in self.keys():
+            parts = _parts(files, key)
+            # Series that are recorded together share their steps.
+            where: object = key if len(parts) > 1 or is_sampled(*key) else id(parts[0].points.columns().step)
+            if where not in counts:
+                counts[where] = superseded(*key, parts)
+            total += counts[where]
+        return total
 
     @property
     def told(self) -> Iterator[Told]:
@@ -96,6 +107,14 @@ class Contents:
     def damage(self) -> list[Damage]:
         """Places that hold no frame, or a frame that is no event, or a value that is none."""
         return [one for file in self._files.values() for one in file.damage] + self._notes
+
+
+def _parts(files: Sequence[EventFile], key: Key) -> list[Part]:
+    return [
+        Part(file.name.writer, file.first_wall_time, file.last_wall_time, file.points[key])
+        for file in files
+        if key in file.points
+    ]
 
 
 def _copies(paths: list[str]) -> set[str]:

@@ -251,8 +251,7 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
     """Put the points of several files together; `parts` are in the order in which their files were opened."""
     writers = tuple(sorted({part.writer for part in parts}))
     columns = [part.points.columns() for part in parts]
-    is_sampled = kind == "scalar" and tag.startswith(SAMPLED)
-    masks = [_superseded(position, parts, columns, is_sampled) for position in range(len(parts))]
+    masks = [_superseded(position, parts, columns, is_sampled(kind, tag)) for position in range(len(parts))]
     index: list[NDArray[np.intp]] = [
         np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
         for part, column in zip(parts, columns, strict=True)
@@ -272,6 +271,11 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
     return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order])
 
 
+def is_sampled(kind: str, tag: str) -> bool:
+    """Return True for a series of samples, of which a step may hold several."""
+    return kind == "scalar" and tag.startswith(SAMPLED)
+
+
 def _is_ordered(columns: Columns) -> bool:
     """Whether points are ordered by step and then by time."""
     later_step = columns.step[1:] > columns.step[:-1]
@@ -281,15 +285,13 @@ def _is_ordered(columns: Columns) -> bool:
     return bool((later_step | later).all())
 
 
-def _superseded(
-    position: int, parts: Sequence[Part], columns: Sequence[Columns], is_sampled: bool
-) -> NDArray[np.bool_]:
+def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns], sampled: bool) -> NDArray[np.bool_]:
     """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
     step = columns[position].step
     mask = np.zeros(len(step), np.bool_)
-    if not is_sampled and (step[1:] >= step[:-1]).all():
+    if not sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
-    elif not is_sampled:
+    elif not sampled:
         mask[:] = True
         _, last_from_behind = np.unique(step[::-1], return_index=True)
         mask[len(step) - 1 - last_from_behind] = False
@@ -304,6 +306,13 @@ def _replaced(position: int, parts: Sequence[Part], columns: Sequence[Columns]) 
         if later.writer == part.writer and part.last_wall_time < later.first_wall_time:
             mask |= step >= later_columns.step.min()
     return mask
+
+
+def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
+    """Return how many points of a series are superseded; `parts` are those that `merge` takes."""
+    columns = [part.points.columns() for part in parts]
+    sampled = is_sampled(kind, tag)
+    return sum(int(_superseded(position, parts, columns, sampled).sum()) for position in range(len(parts)))
 
 
 def replaced(parts: Sequence[Part]) -> int:

@@ -21,7 +21,8 @@ from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
 from instrument.read import folders, lineage, tail
 from instrument.read.contents import Contents
-from instrument.read.hints import listed, nearest, no_event_file
+from instrument.read.hints import listed, nearest, no_event_file, ranges
+from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
 from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
@@ -65,7 +66,7 @@ class Run:
             NoSuchRun: no file is of that rank.
         """
         if rank not in self.ranks:
-            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {', '.join(map(str, self.ranks)) or 'none'}")
+            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {ranges(self.ranks) or 'none'}")
         return Run(self.path, self.files, self.traces, self._is_live, rank)
 
     def _of_rank(self, files: Iterable[str]) -> list[str]:
@@ -74,7 +75,7 @@ class Run:
     def tags(self) -> dict[str, list[str]]:
         """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
         keys = self._contents.keys()
-        tags = {kind: sorted(tag for found, tag in keys if found == kind) for kind in KINDS}
+        tags = {kind: sorted((tag for found, tag in keys if found == kind), key=natural) for kind in KINDS}
         return {kind: found for kind, found in tags.items() if found}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
@@ -138,7 +139,7 @@ class Run:
         """
         kinds = [kind for kind, tags in self.tags().items() if tag in tags]
         if not kinds:
-            tags = sorted({known for tags in self.tags().values() for known in tags})
+            tags = sorted({known for tags in self.tags().values() for known in tags}, key=natural)
             raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {nearest(tag, tags)}")
         return kinds
 
@@ -232,7 +233,7 @@ class Run:
             self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
-        return sorted(tag for found, tag in self._contents.keys() if found == kind)
+        return sorted((tag for found, tag in self._contents.keys() if found == kind), key=natural)
 
     def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
         parts = self._contents.parts((kind, tag))

@@ -47,7 +47,7 @@ def test_verify_as_json_and_csv(damaged: Path, capsys: pytest.CaptureFixture[str
     """The same facts."""
     assert main(["verify", str(damaged), "--json"]) == 1
     (report,) = json.loads(capsys.readouterr().out)
-    assert (report["frames"], report["values"], report["damaged_places"], report["unfinished_end"]) == (4, 3, 1, True)
+    assert (report["frames"], report["values"], report["damaged_places"], report["unfinished_ends"]) == (4, 3, 1, 1)
     assert [one["torn"] for one in report["damage"]] == [False, True]
     assert main(["verify", str(damaged), "--csv"]) == 1
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))

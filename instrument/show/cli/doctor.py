@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Mapping
 
 from instrument.findings import NOTE, Finding
 from instrument.show import forms
 from instrument.show.health import PACKAGES, Report, examine
 from instrument.show.tables import escape, table
-
-_COLUMNS = ("name", "status", "seconds", "detail", "advice")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         forms.print_json(report.to_dict())
     elif arguments.csv:
-        forms.print_records((finding.to_dict() for finding in report.findings), _COLUMNS)
+        known: dict[str, Mapping[str, str | None]] = {"system": report.system, "versions": report.versions}
+        tables = {sort: [{"name": key, "value": value} for key, value in rows.items()] for sort, rows in known.items()}
+        findings = [finding.to_dict() for finding in report.findings]
+        forms.print_tables({"report": [{"is_well": report.is_well}], **tables, "findings": findings})
     else:
         _show(report)
     return 0 if report.is_well else 1

@@ -1,4 +1,4 @@
-"""`instrument repair PATH -o OUT`: copy what is whole, in order. The files themselves are never touched."""
+"""`instrument repair PATH... -o OUT`: copy what is whole, in order. The files themselves are never touched."""
 
 from __future__ import annotations
 
@@ -12,22 +12,29 @@ from instrument.read import verify
 from instrument.show import forms
 from instrument.show.cli.verify import show
 from instrument.show.runs import tell
+from instrument.show.written import folders_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="an event file, a run, or a directory with runs below it")
-    out = "where the new files go: a directory, or a file that does not exist where PATH is a file"
+    what = "an event file, a run, or a directory with runs below it"
+    parser.add_argument("paths", metavar="PATH", nargs="+", help=what)
+    out = "where the new files go: a directory, or a file that does not exist where PATH is a file; of several paths "
+    out += "each has a folder of its name there"
     parser.add_argument("-o", "--out", metavar="OUT", required=True, help=out)
     forms.add_forms(parser, "the files that were read")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    files, notes = verify.files_at(arguments.path)
-    for note in notes:
-        tell(note)
-    _check_out(arguments.path, arguments.out)
-    targets = [_target(path, arguments.path, arguments.out) for path in files]
+    outs = folders_of(arguments.paths, arguments.out)
+    files, targets = list[str](), list[str]()
+    for path, out in zip(arguments.paths, outs, strict=True):
+        some, notes = verify.files_at(path)
+        for note in notes:
+            tell(note)
+        _check_out(path, out)
+        files += some
+        targets += [_target(one, path, out) for one in some]
     taken = [target for target in targets if os.path.lexists(target)]
     if taken:
         raise InstrumentError(f"{taken[0]} exists; repair writes new files only, give another -o")
@@ -35,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path, target in zip(files, targets, strict=True):
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         reports.append(verify.repair(path, target))
-    show(reports, arguments, counted="frames_written")
+    show(reports, arguments, counted="frames_written", written=targets)
     frames = sum(report.values for report in reports)
     print(f"instrument: wrote {frames} frames into {len(reports)} files at {arguments.out}", file=sys.stderr)
     return 0
