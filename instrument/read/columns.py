@@ -33,6 +33,8 @@ _ONE_PLACE = np.dtype([*_HEAD, ("raw", _FIELDS)])
 _PLACE_ROW = struct.Struct("<qqdqqiIIi")
 
 Column = NDArray[Any]
+#: First step, last step, and last wall time of some points.
+Extent = tuple[int, int, float]
 
 
 class Source(NamedTuple):
@@ -168,6 +170,18 @@ class FilePoints:
     def columns(self) -> Columns:
         """All of it, once it has been settled."""
         return self._settled[0]
+
+    @property
+    def together(self) -> object:
+        """Equal for tags with the same steps and times; this one is alone."""
+        return id(self)
+
+    def extent(self) -> Extent | None:
+        """Return the first and the last step and the last time; None where steps do not ascend."""
+        step, wall_time, _ = self.columns()
+        if (step[1:] <= step[:-1]).any():
+            return None
+        return int(step[0]), int(step[-1]), float(wall_time.max())
 
 
 class Where(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.read.columns import Columns
+from instrument.read.columns import Columns, Extent
 
 #: Which tags there can be: their numbers have to fit into `_ID`.
 MOST_TAGS = 50_000
@@ -94,11 +94,14 @@ class Numbers:
         self._singles = bytearray()
         #: Where the points of each tag begin in the sorted ones.
         self._bounds: NDArray[np.int64] = np.zeros(1, np.int64)
+        #: The extents of tables and of sorted points, as far as their steps ascend.
+        self._extents: dict[bytes | int, Extent | None] = {}
         self._is_sorted = True
 
     def add_rows(self, ids: Ids, rows: Rows, raw: NDArray[Any]) -> None:
         """Take events that have one number for each of these tags: `raw` has a line for each tag."""
         key = ids.tobytes() + raw.dtype.char.encode()
+        self._extents.pop(key, None)
         parts = self._tables.get(key)
         if parts is None:
             parts = self._tables[key] = []
@@ -139,14 +142,14 @@ class Numbers:
     def count(self, number: int) -> int:
         """Return how many numbers a tag has."""
         self._sort()
-        begin, end = self._extent(number)
+        begin, end = self._span(number)
         rows = (part.rows.step.size for key, _ in self._lines.get(number, ()) for part in self._tables[key])
         return end - begin + sum(rows)
 
     def columns(self, number: int) -> Columns:
         """Return the points of a tag in file order."""
         self._sort()
-        begin, end = self._extent(number)
+        begin, end = self._span(number)
         lines = self._lines.get(number, ())
         if begin == end and len(lines) == 1:
             rows, matrix = self._table(lines[0][0])
@@ -164,7 +167,31 @@ class Numbers:
         raw = np.concatenate([raw for _, raw in parts])
         return Columns(rows.step[order], rows.wall_time[order], raw[order])
 
-    def _extent(self, number: int) -> tuple[int, int]:
+    def together(self, number: int) -> object:
+        """Return what is equal for tags with the same rows."""
+        self._sort()
+        begin, end = self._span(number)
+        lines = self._lines.get(number, ())
+        return (id(self), lines[0][0]) if begin == end and len(lines) == 1 else (id(self), number)
+
+    def extent(self, number: int) -> Extent | None:
+        """Return the first and the last step and the last time of a tag; None where its steps do not ascend."""
+        self._sort()
+        begin, end = self._span(number)
+        lines = self._lines.get(number, ())
+        if begin != end:
+            return None if lines else self._extents.get(number)
+        if len(lines) != 1:
+            return None
+        key = lines[0][0]
+        if key not in self._extents:
+            rows = self._table(key).rows
+            is_ascending = (rows.step[1:] > rows.step[:-1]).all()
+            extent = int(rows.step[0]), int(rows.step[-1]), float(rows.wall_time.max())
+            self._extents[key] = extent if is_ascending else None
+        return self._extents[key]
+
+    def _span(self, number: int) -> tuple[int, int]:
         """Where the points of a tag begin and end among the sorted ones."""
         if number + 1 >= self._bounds.size:
             return 0, 0
@@ -194,6 +221,26 @@ class Numbers:
         order = np.argsort(ids, kind="stable")  # of numbers of 16 bits that takes linear time
         self._points = [Points(rows, ids[order], row[order], raw[order])]
         self._bounds = np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=1))])
+        self._find_extents()
+
+    def _find_extents(self) -> None:
+        """Find the extents of the tags of all points at once."""
+        (points,) = self._points
+        begins = self._bounds[:-1]
+        numbers = np.flatnonzero(begins < self._bounds[1:])
+        begins = begins[numbers]
+        if not begins.size:
+            return
+        step, wall_time = points.rows.step[points.row], points.rows.wall_time[points.row]
+        is_ascending = np.append(step[1:] > step[:-1], True)
+        ends = self._bounds[numbers + 1]
+        is_ascending[ends - 1] = True  # the next one is another tag
+        columns = (
+            numbers, np.logical_and.reduceat(is_ascending, begins), step[begins], step[ends - 1],
+            np.maximum.reduceat(wall_time, begins),
+        )  # fmt: skip
+        for number, is_right, *extent in zip(*(column.tolist() for column in columns), strict=True):
+            self._extents[number] = tuple(extent) if is_right else None
 
 
 def _append(parts: list[Any], part: Any) -> None:
@@ -221,3 +268,12 @@ class NumberPoints:
     def columns(self) -> Columns:
         """All of it, in file order."""
         return self._numbers.columns(self.number)
+
+    @property
+    def together(self) -> object:
+        """Equal for tags that have the same steps and times."""
+        return self._numbers.together(self.number)
+
+    def extent(self) -> Extent | None:
+        """Return the first and the last step and the last time; None where steps do not ascend."""
+        return self._numbers.extent(self.number)

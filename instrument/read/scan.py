@@ -112,7 +112,8 @@ def _only_unknown(data: Bytes, at: Indices, ends: Indices, own: frozenset[int]) 
             is_known |= kind == fixed
         at = at + length
         is_right &= is_whole & (is_known | ~is_there) & (at <= ends)
-    return np.logical_and(is_right, at == ends)
+    is_right &= at == ends
+    return is_right
 
 
 def values(data: Bytes, found: Heads) -> tuple[Values, Mask]:
