@@ -132,5 +132,3 @@ def tell_or_raise(errors: Sequence[Exception], has_result: bool) -> int:
     if errors and not has_result:
         raise errors[-1]
     return int(bool(errors))
-
-
