@@ -130,7 +130,7 @@ def columns(text: str) -> int:
 def shortened(text: str, width: int, cut: str = MIDDLE) -> str:
     """Return the text in at most `width` columns of a terminal.
 
-    In the middle, of scopes or folders the first stays, and as many of the last as there is room for.
+    In the middle, of scopes or folders the first stays and as many of the last as there is room for, or the last one.
     """
     if columns(text) <= width:
         return text
@@ -144,6 +144,9 @@ def shortened(text: str, width: int, cut: str = MIDDLE) -> str:
         short = "/".join([first, _CUT, *scopes[place:]])
         if columns(short) <= width:
             return short
+    last = f"{_CUT}/{scopes[-1]}" if scopes else ""
+    if width // 2 <= columns(last) <= width:
+        return last
     return _head(text, room // 2) + _CUT + _tail(text, room // 2)
 
 

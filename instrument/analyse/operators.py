@@ -7,14 +7,14 @@ the time that passed; `idle` says what passed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from instrument.analyse.sums import Counted, distinct, grouped, masked
-from instrument.analyse.table import Table
+from instrument.analyse.table import Table, Value
 from instrument.errors import InstrumentError
 from instrument.trace.events import CPU, GPU, MISSING, Capture, Operator
 
@@ -230,6 +230,10 @@ class KeyAverages:
 
     def __len__(self) -> int:
         return len(self.averages)
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        """Iterate over the operators, each a dictionary by the names of the columns of `averages`."""
+        return iter(self.averages)
 
     def _repr_html_(self) -> str:
         return self.averages._repr_html_()

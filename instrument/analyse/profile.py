@@ -31,6 +31,7 @@ from instrument.analyse.compare import Comparison
 from instrument.analyse.operators import KeyAverages
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError
+from instrument.read.hints import ranges
 from instrument.trace.events import MISSING, Capture, Problem
 
 #: The parts of a capture that belong to steps by their number.
@@ -267,7 +268,7 @@ def _chosen(captures: Sequence[Capture], device: int | None, path: str) -> Captu
         return captures[0]
     found = [one for one in captures if one.device == device]
     if not found:
-        devices = ", ".join(str(one.device) for one in captures)
+        devices = ranges(one.device for one in captures)
         raise InstrumentError(f"{path} has no device {device} in this window; it has {devices}.")
     return found[-1]
 

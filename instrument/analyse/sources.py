@@ -14,6 +14,7 @@ from typing import Any
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.read import traces
+from instrument.read.hints import ranges
 from instrument.trace import grouping, jsontext, load, marks
 from instrument.trace.events import Capture, Problem
 from instrument.trace.files import RawFiles, from_directory
@@ -188,7 +189,7 @@ def choose(pieces: Sequence[Piece], window: int, path: str) -> int:
         return window
     if -len(numbers) <= window < 0:
         return numbers[window]
-    raise InstrumentError(f"{path} has no window {window}; it has {', '.join(map(str, numbers))}.")
+    raise InstrumentError(f"{path} has no window {window}; it has {ranges(numbers)}.")
 
 
 def listed(pieces: Sequence[Piece], chosen: int) -> Table:
@@ -197,7 +198,7 @@ def listed(pieces: Sequence[Piece], chosen: int) -> Table:
     columns: dict[str, Any] = {
         "window": [piece.number for piece in rows],
         "is_shown": [piece.number == chosen for piece in rows],
-        "device": [", ".join(map(str, piece.devices)) for piece in rows],
+        "device": [ranges(piece.devices) for piece in rows],
     }
     for name in _ROWS:
         columns[name] = [_integer(piece.told.get(name)) for piece in rows]

@@ -1,4 +1,4 @@
-"""`Table`: what an analysis answers with. Named columns of NumPy arrays, with the unit in each name.
+"""`Table`: the result of an analysis. Named columns of NumPy arrays, with the unit in each name.
 
 The values are exact: times are integers in nanoseconds, and what is not known is masked, never a made-up number. Only
 texts for people use larger units, chosen for each column, and say so in its heading.
@@ -54,6 +54,8 @@ _KEPT = (
     (),
     ("side", "base_side", "new_side", "median_ns", "min_ns", "max_ns", "start_ns", "per_step", "input_shapes"),
 )
+#: Texts that keep more of their width than others before another column is hidden.
+_LEAST = {"full_name": 40, "before": 26, "behind": 26, "what": 40}
 _RANKS = {name: rank for rank, names in enumerate(_KEPT, 1) for name in names}
 #: How a text says that there is no value.
 NOT_AVAILABLE = "n/a"
@@ -62,6 +64,8 @@ NOT_AVAILABLE = "n/a"
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of equal length, in order. `table["total_ns"]` is an array that cannot be written to.
+
+    Iterating gives the rows as dictionaries, `len(table)` is their number, and `"total_ns" in table` asks for a column.
 
     Columns are given as arrays or sequences. Texts become arrays of `object`; a sequence with None in it becomes a
     `numpy.ma.MaskedArray`, whose sums and means leave out what is masked. `notes` say what is not in the table.
@@ -93,13 +97,21 @@ class Table:
             raise KeyError(f"Table {self.name!r} has no column {column!r}; it has {', '.join(self.columns)}") from None
         return values
 
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        """Iterate over the rows, each a dictionary by the names of the columns; None is what is not known."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows())
+
+    def __contains__(self, column: object) -> bool:
+        """Return True if there is a column of this name."""
+        return column in self.columns
+
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """The rows as Python values, None for what is not known."""
         return zip(*(_values(column) for column in self.columns.values()), strict=True)
 
     def records(self) -> list[dict[str, Value]]:
-        """The rows by the names of their columns."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows()]
+        """Return the rows by the names of their columns, as a list."""
+        return list(self)
 
     def take(self, places: Any) -> Table:
         """The rows at `places`: indices, a slice, or an array of bool."""
@@ -141,7 +153,7 @@ class Table:
         found = [_people(name, shown.columns) for name in shown.columns]
         rows = [[layout.name(cell, name_width) for cell in row] for row in zip(*(one[1] for one in found), strict=True)]
         heads = [
-            layout.Column(one[0], _rank(name, place))
+            layout.Column(one[0], _rank(name, place), least=_LEAST.get(name))
             for place, (name, one) in enumerate(zip(shown.columns, found, strict=True))
         ]
         lines = [layout.paint(layout.escape(self.caption), layout.BOLD, screen)] if self.caption else []

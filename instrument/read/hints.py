@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from instrument.read import folders
 from instrument.read.points import quoted
 from instrument.suggestions import closest
 
 _NAMED_AT_MOST = 5
+_RANGES = 8
 #: The search that only serves an error message ends here.
 _SEARCHED_FOLDERS = 2000
 
@@ -38,3 +40,19 @@ def listed(tags: list[str]) -> str:
     """The first few, and how many more there are."""
     shown = ", ".join(map(quoted, tags[:_NAMED_AT_MOST]))
     return shown if len(tags) <= _NAMED_AT_MOST else f"{shown} and {len(tags) - _NAMED_AT_MOST} more"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in ascending order on one short line: `0 to 63`, `0, 2 to 5, 9`."""
+    ends: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if ends and number == ends[-1][1] + 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    words = [
+        f"{first} to {last}" if last > first + 1 else ", ".join(map(str, sorted({first, last}))) for first, last in ends
+    ]
+    if len(words) > _RANGES:
+        return f"{', '.join(words[:_RANGES])} and others up to {ends[-1][1]}"
+    return ", ".join(words)

@@ -21,7 +21,7 @@ from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
 from instrument.read import folders, lineage, tail
 from instrument.read.contents import Contents
-from instrument.read.hints import listed, nearest, no_event_file
+from instrument.read.hints import listed, nearest, no_event_file, ranges
 from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
@@ -66,7 +66,7 @@ class Run:
             NoSuchRun: no file is of that rank.
         """
         if rank not in self.ranks:
-            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {', '.join(map(str, self.ranks)) or 'none'}")
+            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {ranges(self.ranks) or 'none'}")
         return Run(self.path, self.files, self.traces, self._is_live, rank)
 
     def _of_rank(self, files: Iterable[str]) -> list[str]:

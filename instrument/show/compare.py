@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from instrument.read.ordering import natural
 from instrument.read.run import Run
 from instrument.show import directions
 from instrument.show.describe import Row, flat, summary
@@ -51,7 +52,7 @@ def scalars(sides: Sequence[Side], sort: str = "best", descending: bool = False)
     for one in sides:
         for row in one.scalars:
             by_tag.setdefault(row["tag"], []).append(row)
-    return [row for tag in sorted(by_tag) for row in directions.sorted_rows(by_tag[tag], sort, descending)]
+    return [row for tag in sorted(by_tag, key=natural) for row in directions.sorted_rows(by_tag[tag], sort, descending)]
 
 
 def hyper_parameters(sides: Sequence[Side]) -> list[Row]:

@@ -18,6 +18,7 @@ from instrument.eventfile import names
 from instrument.eventfile.blocks import Damage
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
+from instrument.show.stages import stages
 from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
 
 Row = dict[str, Any]
@@ -63,8 +64,13 @@ def _losses(run: Run) -> dict[str, int]:
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested dictionaries and lists with the way to each, as in `dataset.children[0].op_type`."""
-    if isinstance(value, dict) and (value or not path):
+    """Yield the leaves of nested dictionaries and lists with the way to each, as in `train.algorithm.network`.
+
+    Of a data pipeline the leaves are its stages: `dataset.stage_1`, ...
+    """
+    if path == "dataset" and isinstance(value, dict) and "op_type" in value:
+        yield from ((f"{path}.{name}", text) for name, text in stages(value))
+    elif isinstance(value, dict) and (value or not path):
         for key, inner in value.items():
             yield from flat(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):

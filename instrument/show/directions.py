@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from instrument.read.ordering import natural
 from instrument.read.points import Scalars
 from instrument.show.tags import TagFilter
 
@@ -84,5 +85,9 @@ def sorted_rows(rows: Iterable[dict[str, Any]], column: str, descending: bool) -
     for row in rows:
         value = row.get(column)
         (unknown if value is None or value != value else known).append(row)
-    key = best_first if column == "best" else lambda row: row[column]
+    key: Callable[[dict[str, Any]], Any] = best_first if column == "best" else lambda row: _order(row[column])
     return sorted(known, key=key, reverse=descending) + unknown
+
+
+def _order(value: Any) -> Any:
+    return natural(value) if isinstance(value, str) else value

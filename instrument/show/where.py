@@ -41,7 +41,11 @@ _GRAMMAR = "comparisons, and, or, not, in, + - * /, numbers, texts, lists and ha
 
 
 class WrongExpression(ValueError):
-    """An expression that cannot be understood, or a name that no run has."""
+    """An expression that cannot be understood."""
+
+
+class NoSuchColumn(WrongExpression):
+    """A name that no run has."""
 
 
 def resolve(name: str, columns: Iterable[str]) -> str:
@@ -50,14 +54,14 @@ def resolve(name: str, columns: Iterable[str]) -> str:
     Where several sections have one, the first of train, eval, best, best_step, custom and dataset counts.
 
     Raises:
-        WrongExpression: there is none.
+        NoSuchColumn: there is none.
     """
     known = list(columns)
     if name in known:
         return name
     ends = [column for column in known if column.endswith(f".{name}")]
     if not ends:
-        raise WrongExpression(f"no run has {name!r}{_nearest(name, known)}; there are: {', '.join(sorted(known))}")
+        raise NoSuchColumn(f"no run has {name!r}{_nearest(name, known)}; there are: {', '.join(sorted(known))}")
     return min(ends, key=lambda column: (_section(column), column.count("."), column))
 
 

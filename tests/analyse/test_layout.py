@@ -145,6 +145,7 @@ def test_sentences_go_on_in_further_lines() -> None:
     [
         ("train/encoder/layer_1/kernel", 22, "middle", "train/.../kernel"),
         ("train/encoder/layer_1/kernel", 26, "middle", "train/.../layer_1/kernel"),
+        ("Gradients/Default/network/Conv2DBackpropInput-op0", 31, "middle", ".../Conv2DBackpropInput-op0"),
         ("/home/a/b/summary", 14, "middle", "/.../b/summary"),
         ("abcdefghijklmnop", 11, "middle", "abcd...mnop"),
         ("abcdefghijklmnop", 11, "end", "abcdefgh..."),

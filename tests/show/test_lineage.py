@@ -128,18 +128,17 @@ def test_filtering(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("option", ["--where", "--sort", "--columns"])
-def test_an_unknown_name_is_2(tree: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+def test_an_unknown_name_is_1(tree: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
     """And says which comes nearest, and which there are."""
-    assert main(["lineage", "runs", option, "acuracy"]) == 2
+    assert main(["lineage", "runs", option, "acuracy"]) == 1
     out, err = capsys.readouterr()
-    assert (out, err.splitlines()[-1]) == (
+    assert (out, err) == (
         "",
-        "instrument lineage: error: no run has 'acuracy' (did you mean 'accuracy'?); there are: "
+        "instrument: no run has 'acuracy' (did you mean 'accuracy'?); there are: "
         "best.eval/accuracy/auto, best_step.eval/accuracy/auto, custom.seed, eval.metric.accuracy, path, run, "
         "train.algorithm.loss, train.hyper_parameters.batch_size, train.hyper_parameters.learning_rate, "
-        "train.hyper_parameters.optimizer",
+        "train.hyper_parameters.optimizer\n",
     )
-    assert err.startswith("usage: instrument lineage ")
 
 
 def test_code_in_an_expression_is_refused(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:

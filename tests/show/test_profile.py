@@ -331,7 +331,7 @@ def test_as_a_command(run: Path) -> None:
     result = call("profile", run, "--advice", PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("The window is incomplete")
-    assert "profile   explain where the time of a training goes" in call("--help").stdout
+    assert "profile    explain where the time of a training goes" in call("--help").stdout
 
 
 def test_help_is_light() -> None:

@@ -46,11 +46,11 @@ def test_a_row_with_a_curve_for_each_series(tree: Path, capsys: pytest.CaptureFi
         printed(capsys, "scalars", "runs")
         == """\
 RUN       TAG                 CURVE  LAST   MIN   MAX  NOT FINITE     POINTS  STEPS
-adam      eval/accuracy/auto  ▁█      0.5  0.25   0.5                      2  10..20
+adam      eval/accuracy/auto  ▁▅      0.5  0.25   0.5                      2  10..20
 adam      loss/auto           █▃▁       1     1     4                      3  1..3
-momentum  eval/accuracy/auto  ▄      0.75  0.75  0.75                      1  10..10
+momentum  eval/accuracy/auto  █      0.75  0.75  0.75                      1  10..10
 momentum  loss/auto           █▁!     NaN     1     4  1 from step 3       3  1..3
-plain     loss/auto           ▄         3     3     3                      1  1..1
+plain     loss/auto           ▆         3     3     3                      1  1..1
 """
     )
 
@@ -113,8 +113,8 @@ def test_writers_have_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFi
         printed(capsys, "scalars", str(tmp_path))
         == """\
 TAG  WRITER          CURVE  LAST  MIN  MAX  POINTS  STEPS
-x    rank 0 on host  ▄▄        0    0    0       2  0..1
-x    rank 1 on host  ▄▄        1    1    1       2  0..1
+x    rank 0 on host  ▁▁        0    0    0       2  0..1
+x    rank 1 on host  ██        1    1    1       2  0..1
 """
     )
 

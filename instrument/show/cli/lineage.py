@@ -10,7 +10,7 @@ from instrument.errors import NoSuchRun
 from instrument.show import directions, forms, tags, where
 from instrument.show.describe import Row, flat
 from instrument.show.runs import PATHS, Selection
-from instrument.show.tables import Cell, name, number, table
+from instrument.show.tables import WRAP, Cell, Column, name, number, table
 
 _OWN = ("run", "path")
 #: The tags whose best values are shown unless others are named: what is measured beside the training.
@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         chosen = _chosen(arguments, rows, columns)
         wanted = _wanted(arguments, columns)
+    except where.NoSuchColumn as error:
+        raise NoSuchRun(name(str(error), 2000)) from error
     except where.WrongExpression as error:
         arguments.wrong_call(name(str(error), 2000))
     if not chosen:
@@ -91,14 +93,21 @@ def _texts(rows: list[Row], wanted: list[str], columns: list[str]) -> Iterator[s
     known = [column for column in columns if column not in _OWN and any(row.get(column) is not None for row in rows)]
     differing = wanted or [column for column in known if len({_cell(row.get(column)) for row in rows}) > 1]
     differing = [column for column in differing if column != "run"]
-    heads = ["RUN", *(_short(column, columns) for column in differing)]
+    heads = [Column("RUN", 0), *(Column(_short(column, columns), _rank(column)) for column in differing)]
     yield table(heads, [[name(row["run"]), *(_cell(row.get(column)) for column in differing)] for row in rows])
     same = [] if wanted else [column for column in known if column not in differing]
     if same:
         title = "THE SAME IN ALL" if len(rows) > 1 else "OF THIS RUN"
-        yield table([title, "VALUE"], [[name(column), _text(rows[0][column])] for column in same])
+        head = Column(title, 0, least=40)
+        yield table([head, Column("VALUE", 0, WRAP)], [[name(column), _text(rows[0][column])] for column in same])
     if not known:
         yield "No lineage was recorded."
+
+
+def _rank(column: str) -> int:
+    """Return how early a column is hidden: results last, stages of the data first."""
+    section = column.partition(".")[0]
+    return {"eval": 1, "best": 1, "train": 2, "custom": 2, "best_step": 4, "dataset": 5}.get(section, 3)
 
 
 def _short(column: str, columns: list[str]) -> str:

@@ -12,7 +12,8 @@ from instrument.analyse import advice, pipeline, report, save, timeline
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
 from instrument.show import forms
-from instrument.show.tables import escape
+from instrument.show.tables import escape, prose
+from instrument.show.terminal import screen
 
 _ADVICE = "advice"
 _TIMELINES = (".json", ".json.gz")
@@ -110,13 +111,13 @@ def _texts(
     found: Profile, sections: list[_Section], arguments: argparse.Namespace, written: timeline.Written | None
 ) -> Iterator[str]:
     for section in sections:
-        yield from filter(None, [escape(section.title)])
+        yield from filter(None, [prose(escape(section.title))])
         for table in dict.fromkeys(section.tables):
-            yield _advice_text(table) if table.name == _ADVICE else table.text(arguments.rows or None)
+            yield _advice_text(table) if table.name == _ADVICE else table.text(arguments.rows or None, None, screen())
     if written is not None:
         yield f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it"
     elif not sections:
-        yield str(found)
+        yield report.text(found, screen(), has_whole_names=True)
 
 
 def _shown(found: Profile, sections: list[_Section]) -> list[Table]:
@@ -151,8 +152,9 @@ def _advice(found: Profile) -> Table:
 
 
 def _advice_text(table: Table) -> str:
-    """Sentences as they are: a table would cut them."""
-    return "\n".join(map(escape, table["text"].tolist())) or "No advice: no figure of this profile stands out."
+    """Return sentences, which a table would cut."""
+    sentences = [prose(escape(sentence), "  ") for sentence in table["text"].tolist()]
+    return "\n".join(sentences) or prose("No advice: no figure of this profile stands out.")
 
 
 def _tell_choice(found: Profile) -> None:

@@ -13,13 +13,15 @@ from instrument.read.points import Scalars, called, clock
 from instrument.read.run import Run
 from instrument.show import curve, describe, directions, follow, forms, tags
 from instrument.show.runs import PATHS, Selection, tell, tell_replaced
-from instrument.show.tables import Cell, escape, name, table
+from instrument.show.tables import Cell, escape, name, prose, table, width
 
 _COLUMNS = ("run", "path", "tag", "device", "host", "step", "wall_time", "value")
 _SORTABLE = (
     "run", "tag", "points", "first_step", "last_step", "last_wall_time", "first", "last", "min", "min_step", "max",
     "max_step", "best", "best_step", "nan_count", "first_nonfinite_step",
 )  # fmt: skip
+#: On a terminal that is less than wide, curves are narrow.
+_WIDE, _NARROW_CURVE = 100, 12
 #: Fields that the column of steps shows.
 _IN_STEPS = ("first_step", "last_step")
 
@@ -137,10 +139,18 @@ def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterat
 
 
 def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Iterator[str]:
-    """One table, without the columns that say nothing: the only run, the only writer, no NaN; then points."""
+    """One table, without the columns that say nothing: the only run, the only writer, no NaN; then points.
+
+    The curves of a tag have one scale, so that those of several runs can be compared.
+    """
     ordered = _sorted(arguments, (one.row() | {"shown": _shown(one, arguments.sort)} for one in series))
     shown = [row["shown"] for row in ordered]
-    rows = [one.cells for one in shown]
+    by_tag: dict[Cell, list[curve.Reduced]] = {}
+    for one in shown:
+        by_tag.setdefault(one.cells["tag"], []).append(one.curve)
+    scales = {tag: curve.common_scale(curves) for tag, curves in by_tag.items()}
+    marks = curve.marks(getattr(sys.stdout, "encoding", None))
+    rows = [one.cells | {"curve": one.curve.text(marks, scales[one.cells["tag"]])} for one in shown]
     keys = [key for key in rows[0] if _tells(key, [row[key] for row in rows])]
     yield table([key.upper().replace("_", " ") for key in keys], [[row[key] for key in keys] for row in rows])
     yield from (one.last_points for one in shown if one.last_points)
@@ -151,21 +161,22 @@ class _Shown:
     """What is printed of a series, without its points."""
 
     cells: dict[str, Cell]
+    curve: curve.Reduced
     last_points: str
 
 
 def _shown(series: _Series, sort: str | None) -> _Shown:
     row = series.row()
-    marks = curve.marks(getattr(sys.stdout, "encoding", None))
     cells: dict[str, Cell] = {"run": name(series.name), "tag": name(row["tag"])}
     cells["writer"] = name(called(series.points.writers[0]))
-    cells["curve"] = curve.text(series.points.value, marks)
+    cells["curve"] = ""  # drawn when the scale of all that are shown is known
     cells |= {key: row[key] for key in ("last", "min", "max")}
     cells |= {"not finite": describe.not_finite(row), "points": row["points"]}
     cells["steps"] = f"{row['first_step']}..{row['last_step']}"
     if sort not in (*cells, *_IN_STEPS, None):
         cells |= {key: row[key] for key in (("best", "best_step") if str(sort).startswith("best") else (str(sort),))}
-    return _Shown(cells, "" if series.last is None else _last_points(series))
+    drawn = curve.reduced(series.points.value, _NARROW_CURVE if (width() or _WIDE) < _WIDE else curve.WIDTH)
+    return _Shown(cells, drawn, "" if series.last is None else _last_points(series))
 
 
 def _last_points(series: _Series) -> str:
@@ -173,7 +184,7 @@ def _last_points(series: _Series) -> str:
     rows = [(step, clock(wall_time), value) for step, wall_time, value in zip(*columns.values(), strict=True)]
     count = f"the last {len(rows)} of {len(series.points)} points"
     head = f"{name(series.points.tag)} of {escape(series.name)}: {count}"
-    return f"{head}\n{table(('STEP', 'TIME', 'VALUE'), rows)}"
+    return f"{prose(head)}\n{table(('STEP', 'TIME', 'VALUE'), rows)}"
 
 
 def _tells(key: str, cells: list[Cell]) -> bool:
