@@ -13,7 +13,7 @@ from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
 from instrument.show import forms
 from instrument.show.tables import escape, prose
-from instrument.show.terminal import screen
+from instrument.show.terminal import screen, tell
 
 _ADVICE = "advice"
 _TIMELINES = (".json", ".json.gz")
@@ -168,8 +168,8 @@ def _tell_devices(found: Profile, base: Profile) -> None:
     """Warn where the two sides are of different devices."""
     sides = [(one.target, one.device) for one in (found, base)]
     if sides[0] != sides[1]:
-        new, old = (f"{one.target} {one.device} of {escape(one.path)}" for one in (found, base))
-        print(f"instrument: {new} is compared with {old}: differences may be those of the devices", file=sys.stderr)
+        new, old = (f"{one.target} {one.device} of {one.path}" for one in (found, base))
+        tell(f"{new} is compared with {old}: differences may be those of the devices")
 
 
 def _tell_incomplete(found: Profile, is_told: bool) -> None:
