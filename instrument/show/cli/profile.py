@@ -71,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         forms.print_json(_json(found, base, sections, arguments.timeline, written))
     elif arguments.csv:
-        forms.print_tables({table.name: table.records() for table in _shown(found, sections)})
+        tables = _shown(found, sections)
+        columns = list(dict.fromkeys(column for table in tables for column in table.columns))
+        forms.print_tables({table.name: table.records() for table in tables}, columns)
     else:
         print("\n\n".join(_texts(found, sections, arguments, written)))
     has_report = not sections and written is None

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.superseded and not arguments.tag:
         arguments.wrong_call("--superseded is for the points of tags; give --tag too")
     if arguments.follow:
-        return follow.follow(arguments, "", (*_POINT, "value"), lambda runs: _now(arguments, runs))
+        return follow.follow(arguments, "", (*_POINT, *describe.FACTS), lambda runs: _now(arguments, runs))
     runs = Selection(arguments.runs)
     reports, lacking = [], []
     for run_name, found in runs.quietly():  # the reports have what is missing
