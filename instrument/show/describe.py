@@ -169,6 +169,13 @@ def value(decoded: Any) -> Row:
     return describe(decoded)
 
 
+#: What `value` may say, of all kinds, and `error` of a value that is damaged.
+FACTS = (
+    "value", "width", "height", "channels", "mapping", "bytes", "dtype", "shape", "min", "max", "nan_count", "count",
+    "mean", "positive_infinity_count", "negative_infinity_count", "nodes", "text", "error",
+)  # fmt: skip
+
+
 def words(facts: Row) -> str:
     """Return the facts of a value on one line, those that are empty left out."""
     return ", ".join(f"{key.replace('_', ' ')} {_word(fact)}" for key, fact in facts.items() if fact != "")
