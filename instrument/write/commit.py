@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from instrument.codec import event as event_codec
 from instrument.codec import wire
+from instrument.codec.dialects import MINDSPORE, Layout
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import Event, Item
 from instrument.write.ahead import Ahead
-from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.stream import Arrive, Frame, Later
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import mmap
 import time
 from typing import NamedTuple
 
+from instrument.codec.dialects import MINDSPORE
 from instrument.write import memory
 from instrument.write.ahead import Ahead
 from instrument.write.commit import State
-from instrument.write.layout import MINDSPORE
 from instrument.write.ring import Ring
 
 _VERSION, _IS_CLOSING, _IS_OVER = 0, 1, 2

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from instrument.codec.dialects import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import LINEAGE_KINDS, Event, Item
 from instrument.write import commit
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
-from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
 from instrument.write.message import Staged
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Target:
     """Where a recorder's files lie and how they are named; `device` is the device or rank number in the name.
 
-    `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `layout.LAYOUTS`; names of
+    `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `dialects.LAYOUTS`; names of
     TensorBoard's files have neither suffix nor device, but `rank`, which is None outside of a training of several.
     """
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from instrument.codec import event as event_codec
 from instrument.codec import tensor_fields, tensorboard_fields, wire
+from instrument.codec.dialects import MINDSPORE, Layout
 from instrument.eventfile import frame
 from instrument.eventfile.crc import crc32c, mask
 from instrument.events import Event, Item
-from instrument.write.layout import MINDSPORE, Layout
 from instrument.write.message import Part
 
 #: The next bytes of the event, as they come in: of one item, and whole values of it; valid until the next call.

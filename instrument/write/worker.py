@@ -22,12 +22,12 @@ import time
 from collections.abc import Iterator
 from itertools import zip_longest
 
+from instrument.codec.dialects import LAYOUTS
 from instrument.events import Event
 from instrument.write import commit, memory, message, stream
 from instrument.write.ahead import Ahead
 from instrument.write.commit import Notice, State
 from instrument.write.exports import export_tensors
-from instrument.write.layout import LAYOUTS
 from instrument.write.ring import AHEAD, MORE, START, Chunk
 from instrument.write.shared import Config, PoolMemory
 

@@ -154,7 +154,7 @@ def test_killed_workers_lose_and_repeat_nothing(sink_at: OpenSink, tmp_path: Pat
 
 def test_what_one_file_does_not_take_is_in_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event whose last file cannot be written is taken back from the others, and tried again as a whole."""
-    from instrument.write.layout import LAYOUTS
+    from instrument.codec.dialects import LAYOUTS
 
     paths = tuple(str(tmp_path / name) for name in ("a", "b", "c", "d"))
     layout, notices = LAYOUTS["both"], list[commit.Notice]()

@@ -20,7 +20,7 @@ from typing import Any
 _FOLDER = os.sep + os.path.join("instrument", "write") + os.sep
 _FILE = os.sep + os.path.join("instrument", "eventfile", "writer.py")
 #: Between their lines nothing changes that another process sees.
-_PURE = ("message.py", "memory.py", "layout.py", "tag_names.py")
+_PURE = ("message.py", "memory.py", "dialects.py", "tag_names.py")
 #: So long is a place waited for where nobody died.
 _PATIENCE_LINES = 20_000
 
