@@ -1,7 +1,8 @@
 """Who lives: locks on the first byte of a ring file.
 
 Trainer and workers share a read lock, which belongs to the open file description that they have from the trainer: the
-kernel gives it up with the last process that holds it, however that ends. To ask takes nothing, so readers never get in
+kernel gives it up with the last process that holds it, however that ends. An `mmap.mmap` of the file has a copy of the
+descriptor and holds the lock, too, also in a forked child. To ask takes nothing, so readers never get in
 each other's way. Whoever recovers a ring takes the write lock first.
 """
 

@@ -281,20 +281,25 @@ def verify(data: memoryview, position: int, header: Header, trusts_unsealed: boo
     Raises:
         CorruptMessage: a checksum is wrong, or is missing and nothing else vouches for the body.
     """
+    verify_head(data, position, header)
     start = position + HEADER_BYTES
-    body_end = start + header.head_offset
-    if header.kind == PAD:
-        body_end, head = start, b""
-    else:
-        head = bytes(data[body_end : start + header.length])
-    front = _pack_front(header.length, header.sequence, header.head_offset, header.kind)
-    if crc32c(front + head) != header.crc:
-        raise CorruptMessage("the checksum of a record's head is wrong")
     if header.is_sealed:
-        if crc32c(data[start:body_end]) != header.body_crc:
+        if header.kind == EVENT and crc32c(data[start : start + header.head_offset]) != header.body_crc:
             raise CorruptMessage("the checksum of a record's body is wrong")
     elif not trusts_unsealed:
         raise CorruptMessage("a record's body had no checksum yet when the machine stopped")
+
+
+def verify_head(data: memoryview, position: int, header: Header) -> None:
+    """Check the header and the head of the record at `position`.
+
+    Raises:
+        CorruptMessage: their checksum is wrong.
+    """
+    start = position + HEADER_BYTES
+    head = bytes(data[start + header.head_offset : start + header.length]) if header.kind == EVENT else b""
+    if crc32c(_pack_front(header.length, header.sequence, header.head_offset, header.kind) + head) != header.crc:
+        raise CorruptMessage("the checksum of a record's head is wrong")
 
 
 def unpack(payload: memoryview, head_offset: int, encodes: bool = False) -> Event:
