@@ -40,7 +40,6 @@ _LENGTH = struct.Struct("<H")
 _SLOT = struct.Struct("<II")
 _NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 _NAME = re.compile(r"\.instrument-ring-.+-\d+-\d+", re.ASCII | re.DOTALL)
-PREFIX = ".instrument-ring-"
 
 
 class UnknownVersion(CorruptMessage):
@@ -181,9 +180,9 @@ def _decode_name(data: bytes | memoryview, offset: int) -> str:
 
 def file_name(number: int) -> str:
     """Return the name of this process's ring file with a number."""
-    return f"{PREFIX}{names.host()}-{os.getpid()}-{number}"
+    return f"{names.RING_PREFIX}{names.host()}-{os.getpid()}-{number}"
 
 
 def is_ring_file(name: str) -> bool:
     """Return True for the base name of a ring file."""
-    return name.startswith(PREFIX) and _NAME.fullmatch(name) is not None
+    return name.startswith(names.RING_PREFIX) and _NAME.fullmatch(name) is not None
