@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from instrument.codec import graph as graph_codec
 from instrument.errors import CorruptMessage
 from instrument.eventfile import names
+from instrument.eventfile.access import OpenFile
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
 from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
@@ -80,7 +81,8 @@ def _file(path: str) -> Row:
     name = os.path.basename(path)
     parts = names.parse(name) or names.parse(name, names.PROFILE)
     assert parts is not None
-    size = os.path.getsize(path)
+    with OpenFile(path) as file:
+        size = file.size_bytes
     return {"name": name, "bytes": size, "device": parts.device, "host": parts.host}
 
 
