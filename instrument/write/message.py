@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import marshal
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from instrument.codec import tensor_fields
@@ -47,11 +47,15 @@ class Staged:
     def size(self) -> int:
         return math.prod(self.shape)
 
-    def copy(self) -> NDArray[np.generic]:
-        """The array, anywhere else."""
+    def array(self) -> NDArray[np.generic]:
+        """Return the array where it lies."""
         import numpy as np
 
-        return np.ndarray(self.shape, self.dtype, self.place).copy()
+        return np.ndarray(self.shape, self.dtype, self.place)
+
+    def copy(self) -> NDArray[np.generic]:
+        """Return the array, anywhere else."""
+        return self.array().copy()
 
 
 def pack(event: Event, paths: Paths, staged: Collection[int] = (), staged_bytes: int = 0) -> Packed:
@@ -79,16 +83,10 @@ def pack(event: Event, paths: Paths, staged: Collection[int] = (), staged_bytes:
     return pieces, offset + len(head), offset
 
 
-def pack_for_stream(event: Event, paths: Paths, order: Callable[[Sequence[Item]], list[Item]]) -> list[_Piece]:
-    """The length of the head, the head, and then the items' bytes in an order in which an item may come repeatedly."""
-    head = _head(event, paths, [_describe(item) for item in event.items])
-    return [len(head).to_bytes(8, "little"), head, *map(_buffer, order(event.items))]
-
-
 def _head(event: Event, paths: Paths, entries: list[tuple[Any, ...]]) -> bytes:
-    step, wall_time, _, numbers, aliases, ahead = event
+    step, wall_time, _, numbers, aliases = event
     scalars: Any = numbers if type(numbers) is dict else dict(numbers)  # marshal takes no other mapping
-    return marshal.dumps((step, wall_time, paths, scalars, aliases, ahead, entries))
+    return marshal.dumps((step, wall_time, paths, scalars, aliases, entries))
 
 
 def _describe(item: Item) -> tuple[Any, ...]:
@@ -157,14 +155,13 @@ def unpack(data: memoryview, head_offset: int, encodes: bool = False) -> tuple[E
 
 def unpack_head(head: memoryview) -> tuple[Event, Paths, list[Part]]:
     """The event without its items, the paths, and what the items are."""
-    step, wall_time, paths, scalars, aliases, ahead, entries = marshal.loads(head)
-    return Event(step, wall_time, (), scalars, aliases, ahead), paths, [_part(entry) for entry in entries]
+    step, wall_time, paths, scalars, aliases, entries = marshal.loads(head)
+    return Event(step, wall_time, (), scalars, aliases), paths, [_part(entry) for entry in entries]
 
 
 def _part(entry: tuple[Any, ...]) -> Part:
-    """The last number, the offset, is missing in a stream."""
     if isinstance(entry[2], int):
-        kind, tag, length = entry[:3]
-        return Part(kind, tag, length, entry[3] if len(entry) > 3 else 0)
-    kind, tag, dtype, code, shape, length = entry[:6]
-    return Part(kind, tag, length, entry[6] if len(entry) > 6 else 0, dtype, code, shape)
+        kind, tag, length, offset = entry
+        return Part(kind, tag, length, offset)
+    kind, tag, dtype, code, shape, length, offset = entry
+    return Part(kind, tag, length, offset, dtype, code, shape)

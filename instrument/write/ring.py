@@ -5,10 +5,6 @@ side sees either the old or the new one. The data is mapped twice in a row (`mem
 wherever it begins. The producer fills the room behind the head first and publishes it with the store to the head;
 whatever it did before that never happened if it dies. `stage` uses that: parts of the next record are put where they
 will be read long before the rest of it is known.
-
-A record larger than the ring travels in chunks: the first has START, all but the last have MORE, and the first of what
-is sent ahead of its event has AHEAD. The consumer releases chunks as it takes them, so one that starts anew drops
-chunks until the next START.
 """
 
 from __future__ import annotations
@@ -17,17 +13,14 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-START, MORE, AHEAD = 1, 2, 4
-
 ALIGNMENT_BYTES = 64
-_RECORD = struct.Struct("=QQQQ")  # payload bytes, sequence number, flags, where in the payload its head begins
+_RECORD = struct.Struct("=QQQ")  # payload bytes, sequence number, where in the payload its head begins
 
 
 class Chunk(NamedTuple):
-    """One record, or one chunk of a large one; `end` is the position behind it."""
+    """One record; `end` is the position behind it."""
 
     sequence: int
-    flags: int
     payload: memoryview
     head_offset: int
     end: int
@@ -80,9 +73,7 @@ class Ring:
         end = words[self._head] + ALIGNMENT_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES
         return end - words[self._tail] <= self.capacity_bytes
 
-    def put(
-        self, pieces: Sequence[bytes | memoryview], length: int, sequence: int, head_offset: int = 0, flags: int = START
-    ) -> bool:
+    def put(self, pieces: Sequence[bytes | memoryview], length: int, sequence: int, head_offset: int = 0) -> bool:
         """Copy a record of `length` bytes in, what is staged and then `pieces`, and publish it.
 
         False, and nothing happened, where there is no room.
@@ -98,7 +89,7 @@ class Ring:
         if end - words[self._tail] > capacity_bytes:
             return False
         data, offset = self.data, head % capacity_bytes
-        _RECORD.pack_into(data, offset, length, sequence, flags, head_offset)
+        _RECORD.pack_into(data, offset, length, sequence, head_offset)
         offset += ALIGNMENT_BYTES + self.staged_bytes
         for piece in pieces:
             stop = offset + len(piece)
@@ -113,22 +104,11 @@ class Ring:
         if position == self._words[self._head]:
             return None
         offset = position % self.capacity_bytes
-        length, sequence, flags, head_offset = _RECORD.unpack_from(self.data, offset)
+        length, sequence, head_offset = _RECORD.unpack_from(self.data, offset)
         start = offset + ALIGNMENT_BYTES
         end = position + ALIGNMENT_BYTES + length + -length % ALIGNMENT_BYTES
-        return Chunk(sequence, flags, self.data[start : start + length], head_offset, end)
+        return Chunk(sequence, self.data[start : start + length], head_offset, end)
 
     def release(self, position: int) -> None:
         """Give everything before `position` back to the producer."""
         self._words[self._tail] = position
-
-
-def chunks(buffers: Sequence[bytes | memoryview], chunk_bytes: int) -> list[tuple[bytes | memoryview, int]]:
-    """The buffers in chunks, of which none is larger nor belongs to two buffers, with the flags of first and last."""
-    views = [
-        memoryview(buffer)[start : start + chunk_bytes]
-        for buffer in buffers
-        for start in range(0, len(buffer), chunk_bytes)
-    ]
-    last = len(views) - 1
-    return [(view, (START if index == 0 else 0) | (MORE if index < last else 0)) for index, view in enumerate(views)]

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import time
 from typing import NamedTuple
 
 from instrument.codec.dialects import MINDSPORE
 from instrument.write import memory
-from instrument.write.ahead import Ahead
 from instrument.write.commit import State
 from instrument.write.ring import Ring
 
 _VERSION, _IS_CLOSING, _IS_OVER = 0, 1, 2
 _SLOTS = (8, 24)
-_AHEAD = 40
 _LINES, _LINE = 64, 8  # a cache line a worker
-_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
+_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
 MAX_WORKERS = 64
 _HEADS = _LINES + MAX_WORKERS * _LINE  # and a line for what the trainer tells it
 _CONTROL_BYTES = memory.round_up((_HEADS + MAX_WORKERS * _LINE) * 8)
@@ -30,9 +29,9 @@ _CONTROL_BYTES = memory.round_up((_HEADS + MAX_WORKERS * _LINE) * 8)
 class Config(NamedTuple):
     """What a worker is told at its start.
 
-    Descriptors are numbers that it inherits; `bells` has one a worker. `given_up` are the events to be left out.
-    `paths` are those of the recorder's files, empty for one that is not made yet; the first always is.
-    `trainer` is the trainer's process.
+    Descriptors are numbers that it inherits; `bells` has one for each worker. `left_out` are the sequence numbers to be
+    left out, and up to `last_suspect` records are committed singly (`poison.py`). `paths` are those of the recorder's
+    files, empty for one that is not made yet; the first always is. `trainer` is the number of the trainer's process.
     """
 
     worker: int
@@ -44,16 +43,30 @@ class Config(NamedTuple):
     paths: list[str]
     export_directory: str
     max_file_bytes: int | None
-    given_up: list[int]
+    left_out: list[int]
+    last_suspect: int = 0
     dialect: str = MINDSPORE.dialect
     trainer: int = 0
 
     def to_argument(self) -> str:
-        return json.dumps(self)
+        """Return it as ASCII; file names may hold any bytes, and the worker another encoding for them."""
+        plain = self._replace(paths=list(map(_as_latin, self.paths)), export_directory=_as_latin(self.export_directory))
+        return json.dumps(plain)
 
     @classmethod
     def from_argument(cls, argument: str) -> Config:
-        return cls(*json.loads(argument))
+        config = cls(*json.loads(argument))
+        return config._replace(
+            paths=list(map(_from_latin, config.paths)), export_directory=_from_latin(config.export_directory)
+        )
+
+
+def _as_latin(path: str) -> str:
+    return os.fsencode(path).decode("latin-1")
+
+
+def _from_latin(text: str) -> str:
+    return os.fsdecode(text.encode("latin-1"))
 
 
 class PoolMemory:
@@ -105,26 +118,12 @@ class PoolMemory:
             if self._words[_VERSION] == version:
                 return sequence
 
-    @property
-    def ahead(self) -> Ahead:
-        """What was written ahead of its event last. It is valid from the store of its ticket on."""
-        return Ahead(*self._words[_AHEAD : _AHEAD + len(Ahead._fields)].tolist())
+    def is_ready(self, index: int) -> bool:
+        """Return True if worker `index` has come as far as looking into its ring."""
+        return bool(self._words[_LINES + index * _LINE + _READY])
 
-    @ahead.setter
-    def ahead(self, ahead: Ahead) -> None:
-        self._words[_AHEAD] = 0
-        for offset, value in enumerate(ahead[1:], 1):
-            self._words[_AHEAD + offset] = value
-        self._words[_AHEAD] = ahead.ticket
-
-    @property
-    def ticket(self) -> int:
-        """Which sending that was; 0 while it is written."""
-        return self._words[_AHEAD]
-
-    def come_to_life(self, index: int) -> None:
-        """Worker `index` is there."""
-        self._words[_LINES + index * _LINE + _ALIVE] = 1
+    def set_ready(self, index: int) -> None:
+        self._words[_LINES + index * _LINE + _READY] = 1
 
     def is_awake(self, index: int) -> bool:
         """Whether worker `index` will look into its ring without being told."""
@@ -185,10 +184,10 @@ class PoolMemory:
                 return index
         return None
 
-    def bury(self, index: int) -> tuple[bool, int]:
-        """Whether dead worker `index` ever came to life, and the event that it left undone, 0 for none."""
+    def reset_worker(self, index: int) -> int:
+        """Make the words of a dead worker those of a new one; return the record that it left undone, 0 for none."""
         line = _LINES + index * _LINE
-        was_alive, in_hand = bool(self._words[line + _ALIVE]), self._words[line + _IN_HAND]
-        for word in (_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED):
+        in_hand = self._words[line + _IN_HAND]
+        for word in (_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED):
             self._words[line + word] = 0
-        return was_alive, in_hand if in_hand > self.committed_sequence else 0
+        return in_hand if in_hand > self.committed_sequence else 0

@@ -1,19 +1,18 @@
-"""Where events go: the `Sink` protocol, what it is told and what it tells, and the files that it writes."""
+"""Where events go: the `Sink` protocol, its statistics, and the files that it writes."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from instrument.codec.dialects import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
+from instrument.descriptors import above_streams
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.events import LINEAGE_KINDS, Event, Item
+from instrument.events import LINEAGE_KINDS, Event
 from instrument.write import commit
-from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
 from instrument.write.message import Staged
 
@@ -83,13 +82,6 @@ class Sink(Protocol):
     def stage(self, array: NDArray[np.generic]) -> Staged | None:
         """A copy of a contiguous array of numbers, as a payload that is valid until the next `write` and need not be
         copied there; None: no room."""
-
-    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
-        """Have a tensor written now that is too large to be staged, to be finished by the next `write` of an event that
-        holds its ticket. `make_way` is called where that makes invalid what was staged; None: it cannot be."""
-
-    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
-        """A copy of it, before something else is written; None where it is not there any more."""
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything taken so far can be read by another process; with `sync`, when it is on the disk."""
@@ -165,7 +157,7 @@ class Files:
         return names.create_tensorboard(target.directory, target.prefix, self.seconds, role == SCALARS, target.rank)
 
     def trim(self, state: commit.State) -> None:
-        """Cut off what a worker that died left behind what is committed."""
+        """Cut the files to what is committed: a writer that died may have left more."""
         commit.trim(self.paths, state)
 
     def sync(self, report: commit.Report) -> None:
@@ -178,7 +170,7 @@ class Files:
 
 
 def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
+    fd = above_streams(os.open(path, os.O_RDONLY))
     try:
         os.fsync(fd)
     finally:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from instrument.values import Event, Item
-from instrument.write import message, stream
+from instrument.write import message
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -224,35 +224,3 @@ def test_what_is_staged_for_nothing() -> None:
     assert (length, head_offset) == (128 + len(pieces[0]), 128)
     event, _ = message.unpack(memoryview(bytes(128) + pieces[0]), head_offset)
     assert event == Event(1, 2.0, (), {"a": 1.0})
-
-
-# ---------------------------------------------------------------------- events larger than the ring
-
-
-def test_a_stream_is_a_head_and_each_items_bytes() -> None:
-    """As often as its kind and type need them; the head says what they are and how many bytes there will be."""
-    items = [
-        Item("graph", "g", b"graph"),
-        Item("tensor", "exact", np.arange(3, dtype=np.int64), "int64"),
-        Item("tensor", "single", np.arange(4, dtype=np.float32).reshape(2, 2), "float32"),
-        Item("histogram", "h", np.arange(5, dtype=np.int64), "int64"),
-        Item("tensor", "empty", np.empty((0, 3), np.float16), "float16"),
-    ]
-    event = Event(7, 8.0, items, {"loss": 9.0})
-    length, head, *buffers = map(bytes, message.pack_for_stream(event, "/run/lineage", stream.order))
-    assert length == len(head).to_bytes(8, "little")
-    exact, single, numbers = (item.payload.tobytes() for item in items[1:4])  # type: ignore[union-attr]
-    assert buffers == [b"graph", exact, exact, single, numbers, b"", b""]
-    found, path, parts = message.unpack_head(memoryview(head))
-    assert (found, path) == (Event(7, 8.0, (), {"loss": 9.0}), "/run/lineage")
-    assert [(part.kind, part.tag, part.length, part.dtype, part.code, part.shape) for part in parts] == [
-        ("graph", "g", 5, "", "", ()),
-        ("tensor", "exact", 24, "int64", "<i8", (3,)),
-        ("tensor", "single", 16, "float32", "<f4", (2, 2)),
-        ("histogram", "h", 40, "int64", "<i8", (5,)),
-        ("tensor", "empty", 0, "float16", "<f2", (0, 3)),
-    ]
-    for part, buffer, item in zip(parts, (b"graph", exact, single, numbers, b""), items, strict=True):
-        result = part.item(memoryview(buffer))
-        assert (result.kind, result.tag, result.dtype) == (item.kind, item.tag, item.dtype)
-        assert np.array_equal(result.payload, item.payload)

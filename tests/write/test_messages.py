@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from instrument.write import crew, pool
+from instrument.write import pool, supervisor
 from tests.write.build import scalar, tensor, wait_until
 from tests.write.conftest import OpenSink
 from tests.write.pools import messages, process, stopped
-from tests.write.test_crew import NoProcess, impatient, popen
+from tests.write.test_supervisor import NoProcess, impatient, popen
 
 __all__ = ["impatient", "popen"]
 
@@ -41,7 +41,7 @@ def test_a_worker_that_stands_still_at_the_end(
     """As one does that a file system keeps: `close` comes back without it, and says so."""
     monkeypatch.setattr(pool, "_FULL_DISK_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(pool, "_EXIT_SECONDS", 0.1)
-    monkeypatch.setattr(crew, "_EXIT_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "_EXIT_SECONDS", 0.1)
     disk = small_disk_of("1m")
     sink = sink_at(1, directory=disk)
     (disk / "ballast").write_bytes(bytes(900_000))

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from instrument.write.commit import State
-from instrument.write.ring import START
 from instrument.write.shared import PoolMemory
 from tests.write.build import ROOT
 
@@ -65,7 +64,7 @@ def test_each_worker_has_a_ring_of_its_own(pool_fd: int) -> None:
         assert ours.rings[1].put([b"x" * 1000], 1000, sequence)
         chunk = theirs.rings[1].get(theirs.rings[1].tail)
         assert chunk is not None
-        assert (chunk.sequence, chunk.flags, bytes(chunk.payload)) == (sequence, START, b"x" * 1000)
+        assert (chunk.sequence, bytes(chunk.payload)) == (sequence, b"x" * 1000)
         theirs.rings[1].release(chunk.end)
     assert theirs.rings[0].get(0) is None
     assert theirs.state == State(1, 2, 3, 4, 5, 6, 7)
@@ -75,17 +74,16 @@ def test_each_worker_has_a_ring_of_its_own(pool_fd: int) -> None:
 def test_what_a_dead_worker_leaves(pool_fd: int) -> None:
     """The event that it had in hand, unless that is committed; afterwards its words are those of a new worker."""
     pool = PoolMemory(pool_fd, 2, PAGE)
-    assert pool.bury(1) == (False, 0)
-    pool.come_to_life(1)
-    assert pool.bury(1) == (True, 0)
-    pool.come_to_life(1)
+    assert pool.reset_worker(1) == 0
     pool.take_in_hand(1, 8)
     pool.await_turn(1, 7)
+    pool.set_awake(1, True)
     assert pool.waiting_for(7) == 1
     pool.state = State(sequence=7)
-    assert pool.bury(1) == (True, 8)
-    assert pool.bury(1) == (False, 0)
+    assert pool.reset_worker(1) == 8
+    assert pool.reset_worker(1) == 0
     assert pool.waiting_for(7) is None
+    assert not pool.is_awake(1)
     pool.take_in_hand(1, 8)
     pool.state = State(sequence=8)
-    assert pool.bury(1) == (False, 0)
+    assert pool.reset_worker(1) == 0
