@@ -13,8 +13,10 @@ from itertools import zip_longest
 
 from instrument.codec.dialects import LAYOUTS
 from instrument.events import Event
-from instrument.write import commit, message
-from instrument.write.commit import Job, Notice, Report, State
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Job, Notice, Report
+from instrument.ringfile.control import State
+from instrument.write import message
 from instrument.write.exports import export_tensors
 from instrument.write.ring import Chunk
 from instrument.write.shared import PoolMemory

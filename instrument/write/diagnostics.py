@@ -8,9 +8,9 @@ import threading
 from collections import deque
 from dataclasses import replace
 
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Notice
 from instrument.values import Event, Gap
-from instrument.write import commit
-from instrument.write.commit import Notice
 
 log = logging.getLogger("instrument")
 

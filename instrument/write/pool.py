@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from instrument import forks, processes
 from instrument.events import Event
-from instrument.write import commit, monitor
-from instrument.write.commit import Job, Notice
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Job, Notice
+from instrument.write import monitor
 from instrument.write.consumer import Consumer
 from instrument.write.diagnostics import RING_FULL, Diagnostics, Missing, log
 from instrument.write.exports import export_tensors

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrument.events import Event
+from instrument.ringfile.commit import Job, Report
+from instrument.ringfile.control import State
 from instrument.write import message
-from instrument.write.commit import Job, Report, State
 from instrument.write.consumer import Consumer, Drain
 from instrument.write.ring import Ring
 from instrument.write.supervisor import Supervisor

@@ -13,8 +13,8 @@ import time
 from typing import NamedTuple
 
 from instrument.codec.dialects import MINDSPORE
+from instrument.ringfile.control import State
 from instrument.write import memory
-from instrument.write.commit import State
 from instrument.write.ring import Ring
 
 _VERSION, _IS_CLOSING, _IS_OVER = 0, 1, 2

@@ -12,8 +12,9 @@ from instrument.descriptors import above_streams
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import LINEAGE_KINDS, Event
-from instrument.write import commit
-from instrument.write.commit import Notice
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Notice
+from instrument.ringfile.control import State
 from instrument.write.message import Staged
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Files:
             return names.create(target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX)
         return names.create_tensorboard(target.directory, target.prefix, self.seconds, role == SCALARS, target.rank)
 
-    def trim(self, state: commit.State) -> None:
+    def trim(self, state: State) -> None:
         """Cut the files to what is committed: a writer that died may have left more."""
         commit.trim(self.paths, state)
 

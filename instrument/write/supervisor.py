@@ -39,7 +39,8 @@ import weakref
 from instrument import processes
 from instrument.descriptors import above_streams, socket_pair
 from instrument.processes import Process
-from instrument.write.commit import Notice, State
+from instrument.ringfile.commit import Notice
+from instrument.ringfile.control import State
 from instrument.write.diagnostics import Diagnostics
 from instrument.write.poison import Poison
 from instrument.write.shared import Config, PoolMemory

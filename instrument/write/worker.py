@@ -28,8 +28,10 @@ import sys
 import time
 
 from instrument.processes import Process
-from instrument.write import commit, memory
-from instrument.write.commit import Job, Notice, State
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Job, Notice
+from instrument.ringfile.control import State
+from instrument.write import memory
 from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
 from instrument.write.shared import Config, PoolMemory
 

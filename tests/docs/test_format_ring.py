@@ -34,9 +34,9 @@ def test_events_that_no_file_has(tmp_path: Path, dialect: str) -> None:
     recorder = Recorder(tmp_path, dialect, rings=2, ring_bytes=8192, export_directory="export_1")
     recorder.put(*(scalar(step) for step in range(39)))
     recorder.put(scalar(39), ring=1)
+    recorder.pad(ring=1)
     recorder.commit(40)
     recorder.put(*(scalar(step) for step in range(40, 60)))
-    recorder.pad(ring=1)
     recorder.put(lineage(60), ring=1)
     recorder.commit(5, releases=False)
     state = recorder.control.state

@@ -16,8 +16,8 @@ import pytest
 from instrument import Run, read
 from instrument.codec import lineage
 from instrument.eventfile import names
+from instrument.ringfile import commit
 from instrument.values import Event, Item
-from instrument.write import commit
 from instrument.write.pool import PoolSink
 from instrument.write.sink import Sink
 from tests.write.build import custom, full_disk, scalar, tensor, wait_until

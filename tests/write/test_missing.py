@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from instrument.ringfile import commit
+from instrument.ringfile.control import State
 from instrument.values import Event, Gap, Item
-from instrument.write import commit
-from instrument.write.commit import State
 from instrument.write.pool import PoolSink
 from instrument.write.shared import PoolMemory
 from tests.write.build import custom, full_disk, gaps, scalar, steps, tensor, wait_until

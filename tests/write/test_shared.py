@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from instrument.write.commit import State
+from instrument.ringfile.control import State
 from instrument.write.shared import PoolMemory
 from tests.write.build import ROOT
 
@@ -28,7 +28,7 @@ def pool_fd() -> Iterator[int]:
 WRITE_STATES = """
 import sys, time
 sys.path.insert(0, sys.argv[3])
-from instrument.write.commit import State
+from instrument.ringfile.control import State
 from instrument.write.shared import PoolMemory
 pool = PoolMemory(int(sys.argv[1]), 2, int(sys.argv[2]))
 deadline = time.monotonic() + 1

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Job
+from instrument.ringfile.control import State
 from instrument.values import Event
-from instrument.write import commit, message
-from instrument.write.commit import Job, State
+from instrument.write import message
 from instrument.write.shared import Config, PoolMemory
 from tests.write.build import ROOT, scalar, steps, wait_until
 from tests.write.conftest import OpenSink
