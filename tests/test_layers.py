@@ -49,7 +49,19 @@ ALLOWED: dict[str, set[str]] = {
     },
     "marked": set(),
     "marks": {"marked"},
-    "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy", "psutil"},
+    "collect": {
+        "write",
+        "ringfile",
+        "codec",
+        "values",
+        "errors",
+        "forks",
+        "framework",
+        "marks",
+        "mindspore",
+        "numpy",
+        "psutil",
+    },
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
     "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.

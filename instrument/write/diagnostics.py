@@ -8,9 +8,9 @@ import threading
 from collections import deque
 from dataclasses import replace
 
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Notice
 from instrument.values import Event, Gap
-from instrument.write import commit
-from instrument.write.commit import Notice
 
 log = logging.getLogger("instrument")
 
@@ -28,6 +28,11 @@ _WORDING = {
         logging.ERROR,
         "Nothing can be written to %(path)s at step %(step)d: %(reason)s. Training goes on; what fits into memory is "
         "kept until there is room, then events are dropped.",
+    ),
+    "kept": (
+        logging.ERROR,
+        "%(reason)s. They are kept in %(path)s: `instrument repair` on its directory appends them to the event files "
+        "when there is room, and so does the next recorder there; readers show them already.",
     ),
     "gone": (
         logging.ERROR,

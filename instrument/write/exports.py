@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrument.descriptors import opener
 from instrument.events import Event
-from instrument.write.commit import Notice, Report
+from instrument.ringfile.commit import Notice, Report
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,9 +13,10 @@ from instrument.descriptors import above_streams
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import LINEAGE_KINDS, Event
-from instrument.write import commit
-from instrument.write.commit import Notice
-from instrument.write.message import Staged
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Notice
+from instrument.ringfile.control import State
+from instrument.ringfile.record import Staged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,6 +124,8 @@ class Files:
             writer.close()
         name = names.recognise(os.path.basename(self.summary_path))
         self.seconds = name.seconds if name is not None else self.seconds
+        #: Called with the place and the base name of each further file before anything is written to it.
+        self.on_made: Callable[[int, str], None] | None = None
 
     @property
     def export_directory(self) -> str:
@@ -143,7 +147,10 @@ class Files:
         needed = self.layout.needed(event)
         for file in needed:
             if not self.paths[file]:
-                self.paths[file] = self._create(self.layout.roles[file])
+                path = self._create(self.layout.roles[file])
+                if self.on_made is not None:
+                    self.on_made(file, os.path.basename(path))
+                self.paths[file] = path
         return tuple(path if file in needed else "" for file, path in enumerate(self.paths) if file)
 
     def _create(self, role: str) -> str:
@@ -156,7 +163,7 @@ class Files:
             return names.create(target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX)
         return names.create_tensorboard(target.directory, target.prefix, self.seconds, role == SCALARS, target.rank)
 
-    def trim(self, state: commit.State) -> None:
+    def trim(self, state: State) -> None:
         """Cut the files to what is committed: a writer that died may have left more."""
         commit.trim(self.paths, state)
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from instrument.codec import event, wire
+from instrument.ringfile.commit import Committer
 from instrument.values import Event, Item
-from instrument.write.commit import Committer
 from instrument.write.limits import item_bound_bytes
 from instrument.write.supervisor import Supervisor
 from tests.write.build import gaps, scalar, steps, tensor
