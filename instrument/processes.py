@@ -142,7 +142,6 @@ class Process:
         """Close the handle; the process goes on."""
         if self._handle >= 0:
             handle, self._handle = self._handle, -1
-            self._born = None
             os.close(handle)
 
 

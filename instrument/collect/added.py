@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.ringfile.record import Staged
 from instrument.values import Item
 from instrument.write.limits import is_too_large
-from instrument.write.message import Staged
 from instrument.write.sink import Sink
 
 #: Arrays from this size on are copied to where the next `record` will need them.

@@ -1,8 +1,8 @@
 """Who lives: locks on the first byte of a ring file.
 
-Trainer and workers share a read lock, which belongs to the open file description that they have from the trainer: the
-kernel gives it up with the last process that holds it, however that ends. An `mmap.mmap` of the file has a copy of the
-descriptor and holds the lock, too, also in a forked child. To ask takes nothing, so readers never get in
+Trainer and workers have a read lock each, which belongs to an open file description: the kernel gives it up with the
+last process that holds that, however it ends. An `mmap.mmap` of the file has a copy of the descriptor and holds the
+lock, too, also in a forked child. To ask takes nothing, so readers never get in
 each other's way. Whoever recovers a ring takes the write lock first.
 """
 
@@ -34,6 +34,14 @@ def take(fd: int) -> bool:
         OSError: the file system has no locks.
     """
     return _set(fd, fcntl.F_WRLCK)
+
+
+def release(fd: int) -> None:
+    """Give the lock of `fd` up."""
+    try:
+        _set(fd, fcntl.F_UNLCK)
+    except OSError:
+        pass  # there was none
 
 
 def is_held(fd: int) -> bool | None:

@@ -46,14 +46,14 @@ SEALED_BELOW_BYTES = 64 << 10
 EVENT, PAD = 1, 2
 
 #: Payload bytes, sequence number, where in the payload its head begins, kind. Behind it: the checksum with the head's.
-_FRONT = struct.Struct("<QQQI")
+FRONT = struct.Struct("<QQQI")
 _CRC = struct.Struct("<I")
 #: The checksum of the body, and 1 as soon as it is valid: written with one 64-bit store.
 _SEAL = struct.Struct("<II")
-_SEAL_AT = _FRONT.size + _CRC.size
+_SEAL_AT = FRONT.size + _CRC.size
 _HEADER = struct.Struct("<QQQIIII")
 _SEALED = 1
-_pack_front, _pack_header = _FRONT.pack, _HEADER.pack_into
+_pack_front, _pack_header = FRONT.pack, _HEADER.pack_into
 
 #: Step, wall time, number of scalars, bytes of their tags, number of aliases, number of items.
 _EVENT = struct.Struct("<QdIIII")
@@ -104,11 +104,15 @@ class Staged:
     def size(self) -> int:
         return math.prod(self.shape)
 
-    def copy(self) -> NDArray[np.generic]:
-        """Return the array in memory of its own."""
+    def array(self) -> NDArray[np.generic]:
+        """Return the array where it lies."""
         import numpy as np
 
-        return np.ndarray(self.shape, self.dtype, self.place).copy()
+        return np.ndarray(self.shape, self.dtype, self.place)
+
+    def copy(self) -> NDArray[np.generic]:
+        """Return the array in memory of its own."""
+        return self.array().copy()
 
 
 # ---------------------------------------------------------------------- writing

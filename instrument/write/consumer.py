@@ -9,14 +9,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
 
 from instrument.codec.dialects import LAYOUTS
+from instrument.errors import CorruptMessage
 from instrument.events import Event
-from instrument.ringfile import commit
+from instrument.ringfile import commit, record
 from instrument.ringfile.commit import Job, Notice, Report
 from instrument.ringfile.control import State
-from instrument.write import message
 from instrument.write.exports import export_tensors
 from instrument.write.ring import Chunk
 from instrument.write.shared import PoolMemory
@@ -28,35 +27,43 @@ _RETRY_SECONDS = 0.2
 
 
 class Consumer:
-    """Makes jobs of records, and commits them.
+    """Makes jobs of the records in a ring file's memory, and commits them to the event files in `directory`.
 
-    `paths` are those of the files, empty for one that is not known yet. Records whose numbers are in `left_out` are
-    reported as lost and leave a gap.
+    Records whose numbers are in `left_out` are reported as lost and leave a gap.
     """
 
-    def __init__(
-        self, paths: Sequence[str], dialect: str, export_directory: str, max_file_bytes: int | None,
-        left_out: Sequence[int], report: Report,
-    ) -> None:  # fmt: skip
-        self.layout = LAYOUTS[dialect]
-        self.paths = list(paths)
-        self._export_directory = export_directory
+    def __init__(self, pool: PoolMemory, directory: str, left_out: Sequence[int], report: Report) -> None:
+        self.layout = LAYOUTS[pool.header.dialect]
+        self._pool = pool
+        self._directory = directory
+        export = pool.header.export_directory
+        self._export_directory = os.path.join(directory, export) if export else ""
         self._left_out = left_out
         self._report = report
-        self.committer = commit.Committer(max_file_bytes, report, self.layout)
+        self._encodes = not (export or self.layout.has_tensorboard)
+        self.committer = commit.Committer(pool.header.max_file_bytes, report, self.layout)
+        self.paths = self._read_names()
+
+    def _read_names(self) -> tuple[str, ...]:
+        """Return the paths of the event files, empty for one that is not made yet."""
+        names = self._pool.names[: len(self.layout.roles)]
+        return tuple(os.path.join(self._directory, name) if name else "" for name in names)
 
     def encode(self, chunk: Chunk) -> Job:
         """Encode a record."""
-        exports = bool(self._export_directory)
-        encodes = not (exports or self.layout.has_tensorboard)
-        event, further = message.unpack(chunk.payload, chunk.head_offset, encodes)
-        paths = (self.paths[0], *further)
-        self.paths = [path or known for path, known in zip_longest(paths, self.paths, fillvalue="")]
+        try:
+            event = record.unpack(chunk.payload, chunk.head_offset, self._encodes)
+        except CorruptMessage as error:
+            event = Event(0, time.time())
+            reason = f"its record was overwritten in memory: {error}"
+            return commit.lose(chunk.sequence, event, self.paths, reason, self._report, self.layout)
+        if (event.items and not all(self.paths)) or (self.layout.has_tensorboard and not self.paths[-1]):
+            self.paths = self._read_names()
         if chunk.sequence in self._left_out:
-            return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report, self.layout)
-        if exports:
+            return commit.lose(chunk.sequence, event, self.paths, "workers die of it", self._report, self.layout)
+        if self._export_directory:
             export_tensors(event, self._export_directory, self._report)
-        return commit.encode(chunk.sequence, event, paths, self._report, self.layout)
+        return commit.encode(chunk.sequence, event, self.paths, self._report, self.layout)
 
     def commit_what_fits(self, state: State, jobs: Sequence[Job], publish: Callable[[State], None]) -> None:
         """Commit one after the other, and lose those for which there is no room."""

@@ -29,6 +29,11 @@ _WORDING = {
         "Nothing can be written to %(path)s at step %(step)d: %(reason)s. Training goes on; what fits into memory is "
         "kept until there is room, then events are dropped.",
     ),
+    "kept": (
+        logging.ERROR,
+        "%(reason)s. They are kept in %(path)s: `instrument repair` on its directory appends them to the event files "
+        "when there is room, and so does the next recorder there; readers show them already.",
+    ),
     "gone": (
         logging.ERROR,
         "What %(path)s held before step %(step)d is lost: %(reason)s. Recording goes on there, in a new "

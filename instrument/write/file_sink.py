@@ -11,10 +11,10 @@ from instrument.events import Event
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Notice
 from instrument.ringfile.control import State
+from instrument.ringfile.record import Staged
 from instrument.write.diagnostics import Diagnostics, Missing
 from instrument.write.exports import export_tensors
 from instrument.write.limits import full_files, is_summary_full
-from instrument.write.message import Staged
 from instrument.write.sink import Files, Stats
 from instrument.write.tag_names import TagNames
 

@@ -26,6 +26,8 @@ from instrument import forks, processes
 from instrument.events import Event
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Job, Notice
+from instrument.ringfile.control import MAX_WORKERS
+from instrument.ringfile.record import Staged
 from instrument.write import monitor
 from instrument.write.consumer import Consumer
 from instrument.write.diagnostics import RING_FULL, Diagnostics, Missing, log
@@ -33,9 +35,8 @@ from instrument.write.exports import export_tensors
 from instrument.write.file_sink import FileSink
 from instrument.write.limits import full_files, is_summary_full, upper_bound_bytes
 from instrument.write.memory import round_up
-from instrument.write.message import Staged
 from instrument.write.producer import Producer, WorkerUnavailable
-from instrument.write.shared import MAX_WORKERS
+from instrument.write.recovery import recover_directory
 from instrument.write.sink import Files, Sink, Stats, Target
 from instrument.write.supervisor import Supervisor
 from instrument.write.tag_names import TagNames
@@ -86,6 +87,7 @@ def open_sink(target: Target, workers: int, ring_bytes: int = DEFAULT_RING_BYTES
             "and is another program. It records nothing. Give programs that are no interpreters names that do not "
             f'begin with "python", or remove {processes.MARK} from the environment if it was set by mistake.'
         )
+    recover_directory(target.directory)
     files = Files(target)
     if workers == 0:
         return FileSink(files)
@@ -121,7 +123,7 @@ class PoolSink:
         self._step = 0
         self._dropped = 0
         self._lost = 0
-        self._reason_left = ""
+        self._reason_left = self._ring_path = ""
         self._has_reported_stall = self._has_reported_takeover = False
         ring_bytes = round_up(max(ring_bytes // count, _LEAST_RING_BYTES))
         supervisor = Supervisor(files, self._diagnostics, count, ring_bytes)
@@ -131,16 +133,14 @@ class PoolSink:
         except BaseException:
             supervisor.disband()
             raise
+        files.on_made = self._producer.pool.set_name
         forks.tell(self)
 
     def _make_consumer(self) -> Consumer:
         """Return what this process writes with where a worker does not."""
         files = self._files
         left_out = self._producer.supervisor.poison.left_out(1)  # what has ended a worker could end the training
-        return Consumer(
-            files.paths, files.layout.dialect, files.export_directory, files.target.max_file_bytes, left_out,
-            self._diagnostics.add,
-        )  # fmt: skip
+        return Consumer(self._producer.pool, files.target.directory, left_out, self._diagnostics.add)
 
     @property
     def path(self) -> str:
@@ -229,7 +229,7 @@ class PoolSink:
             paths = self._files.further(event) if event.items or self._tags else ()
             if self._tags is not None:
                 event = self._tags.named(event)
-            packed = producer.pack(event, paths)
+            packed = producer.pack(event)
         except OSError as error:
             return self._lose(event, os.strerror(error.errno or 0))
         except Exception as error:  # noqa: BLE001  one event's fault must not stop training, here as in a worker
@@ -237,7 +237,7 @@ class PoolSink:
         if packed[1] > producer.largest_record_bytes:
             return self._write_directly(event, paths)
         if not producer.publish(packed):
-            return self._drop()
+            return not producer.is_over and self._drop()
         if producer.stalled_seconds > _REPORTED_STALL_SECONDS and not self._has_reported_stall:
             self._report_stall()
         return not producer.is_over
@@ -347,7 +347,10 @@ class PoolSink:
         if self._depth or self._is_writing:
             return
         left = self._producer.release()
-        if left:
+        if left and self._ring_path:
+            reason = f"{left} events could not be written until the end: {self._reason_left}"
+            self._diagnostics.add(Notice("kept", self._step, self._ring_path, reason))
+        elif left:
             self._lost += left
             reason = f"{left} events could not be written until the end: {self._reason_left}"
             self._diagnostics.add(Notice("lost", self._step, self.path, reason))
@@ -416,14 +419,17 @@ class PoolSink:
         producer.forget_staged()
         size_bytes = producer.state.summary_bytes
         with suppress(WorkerUnavailable):
-            if producer.publish(producer.pack(self._missing.event, ())):
+            if producer.publish(producer.pack(self._missing.event)):
+                producer.wait_until_settled()
                 producer.give_up(_EXIT_SECONDS)
         producer.take_back()
         self._missing.reported(in_file=producer.state.summary_bytes != size_bytes)
 
     def _end(self) -> None:
         producer = self._producer
-        self._reason_left = producer.supervisor.exhausted or "there was no time"
+        reason = "the disk takes nothing" if producer.pool.is_stalled else "there was no time"
+        self._reason_left = producer.supervisor.exhausted or reason
+        self._ring_path = producer.supervisor.ring_path
         if producer.end() and not self._is_writing:  # an outer call may be in the middle of a file
             self._files.trim(producer.state)
         # Not before: a child that is forked meanwhile must be told, or it would wait for a lock that nobody gives back.

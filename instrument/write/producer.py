@@ -18,9 +18,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrument.events import Event
+from instrument.ringfile import record
 from instrument.ringfile.commit import Job, Report
 from instrument.ringfile.control import State
-from instrument.write import message
+from instrument.ringfile.record import Packed, Staged
 from instrument.write.consumer import Consumer, Drain
 from instrument.write.ring import Ring
 from instrument.write.supervisor import Supervisor
@@ -72,7 +73,7 @@ class Producer:
         #: How long it took to wait for room.
         self.stalled_seconds = 0.0
         #: What `stage` gave for the next event, by the `id` of each.
-        self.staged: dict[int, message.Staged] = {}
+        self.staged: dict[int, Staged] = {}
         #: Set when this process has taken the place of the workers.
         self.drain: Drain | None = None
         self._ring_bytes = ring_bytes
@@ -118,7 +119,7 @@ class Producer:
 
     # ------------------------------------------------------------------ parts of the next event
 
-    def stage(self, array: NDArray[Any]) -> message.Staged | None:
+    def stage(self, array: NDArray[Any]) -> Staged | None:
         """Return a copy that lies where the next event will need it, valid until that is published; None: no room."""
         if not self.staged:
             if not self._is_warm:
@@ -133,7 +134,7 @@ class Producer:
             place = ring.stage(piece)
         if place is None:
             return None
-        staged = message.Staged(array, place, offset)
+        staged = Staged(array, place, offset)
         self.staged[id(staged)] = staged
         return staged
 
@@ -149,18 +150,18 @@ class Producer:
 
     # ------------------------------------------------------------------ an event
 
-    def pack(self, event: Event, paths: tuple[str, ...]) -> message.Packed:
-        """Choose a worker for an event, and make the message for it.
+    def pack(self, event: Event) -> Packed:
+        """Choose a worker for an event, and encode the record for it.
 
         Raises:
             Exception: the event is none that could be written.
         """
         if not self.staged:
             self._choose()
-        return message.pack(event, paths, self.staged, self._rings[self._favourite].staged_bytes)
+        return record.pack(event, self.staged, self._rings[self._favourite].staged_bytes)
 
-    def publish(self, packed: message.Packed) -> bool:
-        """Give a message to the worker that `pack` has chosen; False where there is no room."""
+    def publish(self, packed: Packed) -> bool:
+        """Give a record to the worker that `pack` has chosen; False where there is no room."""
         if self._sent is not None:
             self._confirm()
         pieces, length, head_offset = packed
@@ -168,11 +169,15 @@ class Producer:
             self._make_ready(length)
         index, sequence = self._favourite, self.last_sequence + 1
         ring = self._rings[index]
-        self._sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines
+        self._sent = sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines
         if not ring.put(pieces, length, sequence, head_offset) and (
             self._must_not_wait()
             or not self._wait_for_room(functools.partial(ring.put, pieces, length, sequence, head_offset))
         ):
+            return False
+        if self.is_over and self.pool.committed_sequence < sequence:  # closed by a signal handler before it was there
+            ring.take_back(sent[1])
+            self._sent = None
             return False
         self.last_sequence = sequence
         self._sent = None
@@ -234,7 +239,12 @@ class Producer:
         return self.is_settled
 
     def give_up(self, seconds: float) -> None:
-        """Have the workers give up what cannot be written now, and wait so long until it is settled."""
+        """Have the workers give up what cannot be written now, and wait so long until it is settled.
+
+        A ring file keeps what cannot be written.
+        """
+        if self.supervisor.ring_path:
+            return
         self.pool.give_up()
         deadline = time.monotonic() + seconds
         self._wait(lambda: self.is_settled or time.monotonic() > deadline)
@@ -329,16 +339,20 @@ class Producer:
         self.last_sequence = self.pool.committed_sequence
 
     def release(self) -> int:
-        """Give the shared memory back, at the end of whatever call is the last; return the number of events left."""
+        """Give the shared memory back, at the end of whatever call is the last; return the number of events left.
+
+        What is left stays in the ring file, if there is one.
+        """
         state = self.state
         if self._last_state is not None:
             return 0
         self._last_state = state
         left = max(self.last_sequence - state.sequence, 0)
-        self.last_sequence = state.sequence
+        if not self.supervisor.ring_path:
+            self.last_sequence = state.sequence
         self._sent = None
         self.forget_staged()
-        self.supervisor.release()
+        self.supervisor.release(is_empty=not left)
         del self.supervisor, self.pool, self._rings
         self.drain = None
         return left

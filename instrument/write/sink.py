@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,7 @@ from instrument.events import LINEAGE_KINDS, Event
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Notice
 from instrument.ringfile.control import State
-from instrument.write.message import Staged
+from instrument.ringfile.record import Staged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,6 +127,8 @@ class Files:
         self.seconds = name.seconds if name is not None else self.seconds
         #: Where tensors go as `.npy`; empty where nobody asked.
         self.export_directory = self._claim_export_directory()
+        #: Called with the place and the base name of each further file before anything is written to it.
+        self.on_made: Callable[[int, str], None] | None = None
 
     def _claim_export_directory(self) -> str:
         """Make the directory for tensors as `.npy` and return its path; empty where nobody asked for them.
@@ -158,7 +161,10 @@ class Files:
         needed = self.layout.needed(event)
         for file in needed:
             if not self.paths[file]:
-                self.paths[file] = self._create(self.layout.roles[file])
+                path = self._create(self.layout.roles[file])
+                if self.on_made is not None:
+                    self.on_made(file, os.path.basename(path))
+                self.paths[file] = path
         return tuple(path if file in needed else "" for file, path in enumerate(self.paths) if file)
 
     def _create(self, role: str) -> str:

@@ -39,11 +39,12 @@ import weakref
 from instrument import processes
 from instrument.descriptors import above_streams, socket_pair
 from instrument.processes import Process
+from instrument.ringfile import header as headers
 from instrument.ringfile.commit import Notice
 from instrument.ringfile.control import State
 from instrument.write.diagnostics import Diagnostics
 from instrument.write.poison import Poison
-from instrument.write.shared import Config, PoolMemory
+from instrument.write.shared import Config, create_memory, remove
 from instrument.write.sink import Files
 
 #: A recorder starts no more processes than this in all its life.
@@ -84,11 +85,9 @@ class Supervisor:
     def __init__(self, files: Files, diagnostics: Diagnostics, count: int, ring_bytes: int) -> None:
         self._files = files
         self._diagnostics = diagnostics
-        self._ring_bytes = ring_bytes
         #: None for one that is missing: it died, and its successor could not be started yet.
         self._workers: dict[int, _Worker | None] = {}
         self._is_over = False
-        self._ended: list[_Worker] = []
         self.poison = Poison()
         #: Why no worker will ever be started again; empty while workers are used.
         self.exhausted = ""
@@ -102,23 +101,30 @@ class Supervisor:
         self._end_of_monitor, self.monitor_end = socket_pair()
         self._end_of_monitor.setblocking(False)
         self.monitor_end.setblocking(False)
-        self._close = weakref.finalize(self, _close, self._fds, self._end_of_monitor)
+        self.ring_path = ""
+        self._created: list[_Worker] = []
+        self._close = weakref.finalize(self, _close, self._fds, self._created, self._end_of_monitor)
         self._close.atexit = False  # the end of the process does the same, and later
         #: Readable when a worker says something or dies, when `wake_monitor` is called, and for good after `release`.
         self.readable = _epoll()
         try:
             self.readable.register(self.monitor_end, select.EPOLLIN)
-            self._share(count)
+            self._share(count, ring_bytes)
             self._start(0)
         except BaseException:
             self.disband()
             raise
 
-    def _share(self, count: int) -> None:
-        self._memory_fd = self._keep(os.memfd_create("instrument", os.MFD_CLOEXEC))
-        os.ftruncate(self._memory_fd, PoolMemory.size_bytes(count, self._ring_bytes))
-        self.pool = PoolMemory(self._memory_fd, count, self._ring_bytes)
+    def _share(self, count: int, ring_bytes: int) -> None:
+        target = self._files.target
+        export_directory = os.path.basename(self._files.export_directory)
+        header = headers.of_this_process(target.dialect, count, ring_bytes, target.max_file_bytes, export_directory)
+        #: Empty where the memory is anonymous.
+        self.ring_path, fd, self.pool = create_memory(target.directory, header)
+        self._memory_fd = self._keep(fd)
+        self.pool.set_name(0, os.path.basename(self._path))
         self.pool.state = State(summary_bytes=self._files.summary_bytes)
+        self._gate = self._keep(os.memfd_create("instrument-gate", os.MFD_CLOEXEC))
         self._trainer_bell, *self._bells = [
             self._keep(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)) for _ in range(count + 1)
         ]
@@ -141,6 +147,7 @@ class Supervisor:
         finally:
             theirs.close()
         worker = _Worker(process, ours)
+        self._created.append(worker)
         if self._is_over or self._workers.get(index) is not None:  # a signal handler has been here meanwhile
             process.kill()
             process.wait(_EXIT_SECONDS)
@@ -153,11 +160,9 @@ class Supervisor:
         if not self._interpreters:
             raise FileNotFoundError(errno.ENOENT, f"there is no Python interpreter to start; {sys_executable()}")
         self._starts += 1
-        files = self._files
         config = Config(
-            index, self._memory_fd, self._ring_bytes, self._bells, self._trainer_bell, theirs.fileno(),
-            files.paths, files.export_directory, files.target.max_file_bytes, self.poison.left_out(),
-            self.poison.last_suspect, files.layout.dialect, os.getpid(),
+            index, self._memory_fd, self._gate, self._bells, self._trainer_bell, theirs.fileno(),
+            self._files.target.directory, self.poison.left_out(), self.poison.last_suspect, os.getpid(), self.ring_path,
         )  # fmt: skip
         interpreter = self._interpreters[0]
         command = processes.isolated_command(interpreter, "instrument.write.worker", config.to_argument())
@@ -354,7 +359,6 @@ class Supervisor:
         if hasattr(self, "pool"):
             self.pool.end()
         workers = [worker for worker in self._workers.values() if worker is not None]
-        self._ended += workers
         self._workers = dict.fromkeys(self._workers)
         for worker in workers:
             # A child that was forked at a bad moment may hold a copy of this end.
@@ -369,13 +373,16 @@ class Supervisor:
             self._receive(worker)
         return all(are_gone)
 
-    def release(self) -> None:
-        """Give everything back; `readable` and its end are for the monitor to close."""
+    def release(self, is_empty: bool = True) -> None:
+        """Give everything back, and remove the ring file if it `is_empty`.
+
+        `readable` and its end are for the monitor to close.
+        """
         # An interrupt in `end` leaves workers that nobody has told.
-        for worker in [*self._workers.values(), *self._ended]:
-            if worker is not None:
-                _shut_down(worker.socket, socket.SHUT_RDWR)
-                worker.close()
+        for worker in self._created:
+            _shut_down(worker.socket, socket.SHUT_RDWR)
+        if is_empty and self._fds and self.ring_path:
+            remove(self.ring_path, self._memory_fd)
         self._close()
 
     def _is_drained(self) -> bool:
@@ -391,9 +398,8 @@ class Supervisor:
 
     def abandon(self) -> None:
         """In a forked child: close the inherited ends, so that the workers see when the real trainer is gone."""
-        for worker in [*self._workers.values(), *self._ended]:
-            if worker is not None:
-                worker.close()
+        for worker in self._created:
+            worker.close()
         self._close.detach()  # to shut the monitor's end down would end the parent's monitor
         self._end_of_monitor.close()
         self.monitor_end.close()
@@ -421,8 +427,10 @@ def _close_all(fds: list[int]) -> None:
         os.close(fds.pop())
 
 
-def _close(fds: list[int], end_of_monitor: socket.socket) -> None:
+def _close(fds: list[int], workers: list[_Worker], end_of_monitor: socket.socket) -> None:
     """End the monitor and close the descriptors: at the end, or when nobody holds the supervisor any more."""
+    for worker in workers:
+        worker.close()
     with end_of_monitor:
         _shut_down(end_of_monitor, socket.SHUT_RDWR)
     _close_all(fds)

@@ -28,10 +28,10 @@ import sys
 import time
 
 from instrument.processes import Process
-from instrument.ringfile import commit
+from instrument.ringfile import commit, locks
 from instrument.ringfile.commit import Job, Notice
 from instrument.ringfile.control import State
-from instrument.write import memory
+from instrument.write import shared
 from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
 from instrument.write.shared import Config, PoolMemory
 
@@ -52,7 +52,6 @@ _LAST_HOPE_LOOKS = 80
 _RETRIES_WITHOUT_ROOM = 10
 #: How long a worker whose socket is at its end waits for the end of the trainer's process.
 _TRAINER_EXIT_SECONDS = 0.2
-_TOUCH_AHEAD_BYTES = 8 << 20
 _NICE = 10
 
 
@@ -62,7 +61,8 @@ class Worker:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._index = config.worker
-        self._pool = PoolMemory(config.memory, len(config.bells), config.ring_bytes)
+        self._memory, self._has_own_lock = _reopened(config.memory)
+        self._pool = PoolMemory(self._memory)
         self._ring = self._pool.rings[config.worker]
         self._bell = config.bells[config.worker]
         self._socket = socket.socket(fileno=config.socket)
@@ -70,16 +70,13 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
-        self._consumer = Consumer(
-            config.paths, config.dialect, config.export_directory, config.max_file_bytes, config.left_out, self._report
-        )
+        self._consumer = Consumer(self._pool, config.directory, config.left_out, self._report)
         # Whoever else was started for this ring is dead before this one looks into it.
-        fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
+        fcntl.lockf(config.gate, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
-        self._touched_bytes = 0
         self._lingers = self._trainer_is_gone = False
         self._pool.set_awake(self._index, True)
-        self._pool.set_ready(self._index)
+        self._pool.enter(self._index)
 
     def run(self) -> None:
         while True:
@@ -88,13 +85,25 @@ class Worker:
                 self._release()
             if self._trainer_is_gone:
                 break
-            self._touch_ahead()
             self._rest()
         self._consumer.committer.close()
-        is_empty = all(ring.head == ring.tail for ring in self._pool.rings)
-        # Whoever wrote before may have died in the middle of it. A trainer that lives may be in the middle itself.
-        if is_empty and self._trainer.wait(_TRAINER_EXIT_SECONDS):
+        self._socket.close()
+        if all(ring.head == ring.tail for ring in self._pool.rings) and self._is_last():
+            # Whoever wrote before may have died in the middle of it.
             commit.trim(self._consumer.paths, self._pool.state)
+            if self._config.ring_path:
+                shared.remove(self._config.ring_path, self._memory)
+
+    def _is_last(self) -> bool:
+        """Return True if neither the trainer nor another worker is left, and nobody will come."""
+        if not self._has_own_lock:
+            return self._trainer.wait(_TRAINER_EXIT_SECONDS)
+        if locks.take(self._memory):
+            return True
+        self._trainer.wait(_TRAINER_EXIT_SECONDS)  # its sockets are closed before its files
+        # Of several workers each gives its lock up before it asks again: the last one to do so finds none.
+        locks.release(self._memory)
+        return locks.take(self._memory)
 
     def _release(self) -> None:
         self._ring.release(self._position)
@@ -149,6 +158,8 @@ class Worker:
                 break
             except OSError as error:
                 if self._gives_up(began):
+                    if self._config.ring_path:
+                        sys.exit(1)  # the ring file keeps it
                     self._consumer.commit_what_fits(self._pool.state, jobs, self._publish)
                     self._pool.set_stalled(self._index, 0)
                     return
@@ -163,13 +174,19 @@ class Worker:
     def _gives_up(self, began: float) -> bool:
         """Return True if what cannot be written has no future; `began` is when that was first found, 0 for just now."""
         is_late = began > 0 and time.monotonic() - began > _LAST_HOPE_SECONDS
-        return self._pool.is_closing or (self._trainer_is_gone and is_late)
+        return self._is_ending or (self._trainer_is_gone and is_late)
+
+    @property
+    def _is_ending(self) -> bool:
+        """True when the trainer waits for nothing more."""
+        return self._pool.is_closing or self._pool.is_over
 
     def _stall(self, job: Job, reason: str, began: float) -> None:
         """Let the trainer know that it must not wait for what is in the rings."""
         self._report(Notice("stalled", job.step, job.paths[0], reason))  # first: who sees it shall know why
         self._pool.set_stalled(self._index, int(began * 1000))
         os.eventfd_write(self._config.trainer_bell, 1)
+        self._ring.seal()  # what stands there may stand there for long
 
     def _wait_for_disk(self, jobs: list[Job]) -> None:
         """Return when it is time to try again."""
@@ -177,10 +194,10 @@ class Worker:
         # What is written in part and cut off again is seen by whoever reads the file meanwhile.
         for _ in range(_RETRIES_WITHOUT_ROOM):
             until = time.monotonic() + _RETRY_SECONDS
-            while (rest := until - time.monotonic()) > 0 and not self._pool.is_closing:
+            while (rest := until - time.monotonic()) > 0 and not self._is_ending:
                 self._wait(int(rest * 1000) + 1)
                 self._clear_bell()
-            if self._pool.is_closing or free_bytes(jobs[0].paths[0]) > needed:
+            if self._is_ending or free_bytes(jobs[0].paths[0]) > needed:
                 break
 
     def _publish(self, state: State) -> None:
@@ -218,18 +235,22 @@ class Worker:
         except BlockingIOError:
             pass
 
-    def _touch_ahead(self) -> None:
-        """Have the kernel provide pages before the trainer needs them."""
-        goal = min(memory.round_up(self._ring.head + _TOUCH_AHEAD_BYTES), self._ring.capacity_bytes)
-        if goal > self._touched_bytes:
-            memory.populate(self._ring.data[self._touched_bytes : goal])
-            self._touched_bytes = goal
-
     def _report(self, notice: Notice) -> None:
         try:
             self._socket.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the trainer is gone or cannot listen; the counts in shared memory say it too
+
+
+def _reopened(fd: int) -> tuple[int, bool]:
+    """Exchange an inherited descriptor for one with a lock of its own; return it, and False where that cannot be."""
+    try:
+        own = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return fd, False
+    has_lock = locks.hold(own)
+    os.close(fd)
+    return own, has_lock
 
 
 def _give_way() -> None:

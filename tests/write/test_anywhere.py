@@ -166,7 +166,9 @@ def places_before(sink_at: OpenSink, prepare: Callable[[Book], Callable[[], obje
         book.write(scalar(step))
         assert book.answers[step] or book.sink._producer.is_over
     book.sink.close()
-    wait_for_workers_to_end(book.sink.path)  # one that an interrupted `close` did not wait for ends by itself
+    wait_for_workers_to_end(
+        os.path.dirname(book.sink.path)
+    )  # one that an interrupted `close` did not wait for ends by itself
     book.check(is_sure=action != "close")
     return handler.seen
 

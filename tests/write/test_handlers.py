@@ -208,6 +208,6 @@ def test_an_interrupt_where_close_ends_its_workers(sink_at: OpenSink, monkeypatc
     monkeypatch.setattr(Supervisor, "end", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:
         sink.close()
-    wait_for_workers_to_end(sink.path)
+    wait_for_workers_to_end(os.path.dirname(sink.path))
     assert kept.tb is not None
     assert steps(sink.path) == [1]
