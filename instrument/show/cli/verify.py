@@ -1,8 +1,12 @@
-"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not."""
+"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not.
+
+What a ring buffer holds that outlived its recorder is checked as if it stood in the event files.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +34,16 @@ def run(arguments: argparse.Namespace) -> int:
             reports.append(verify.check(path))
         except OSError as error:
             tell(f"{path} cannot be read: {error.strerror}")
+    rings = {path: ring for one in arguments.paths for path, ring in verify.rings_at(one)}
+    for path, ring in rings.items():
+        if ring.events:
+            tell(
+                f"{path} holds {ring.events} events of a recorder that was killed; readers show them, and `instrument "
+                f"repair {os.path.dirname(path) or os.curdir}` appends them to their event files"
+            )
+        if ring.damage:
+            reports.append(Report(path, ring.size_bytes, values=ring.events, damage=ring.damage))
+            files.append(path)
     show(reports, arguments)
     is_whole = len(reports) == len(files) and all(report.is_whole for report in reports)
     return status if is_whole else 1
