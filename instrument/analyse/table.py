@@ -217,7 +217,8 @@ class Table:
     def to_json(self) -> dict[str, Any]:
         """What `json.dumps` takes: no NaN, None for what is not known."""
         rows = [{name: _json(value) for name, value in record.items()} for record in self.records()]
-        return {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
+        told = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
+        return {**told, "columns": list(self.columns), "rows": rows}
 
 
 def _frozen(values: Any) -> NDArray[Any]:

@@ -79,7 +79,7 @@ class Ending:
 
     A recorder of ours holds a lock on its files until its last byte is written, which is the end of a training that is
     killed, too: the run has ended when the locks are gone, and stay so for `HANDOVER_S`. Recorders of others hold none:
-    there the run has ended when its files have not changed for `idle_s`. So it has where no lock was ever seen.
+    there the run has ended when its files hold something and have not changed for `idle_s`.
     """
 
     def __init__(self, run: Run, idle_s: float, now: Callable[[], float] = time.time) -> None:
@@ -89,7 +89,7 @@ class Ending:
         self._last_locked: float | None = None
 
     def is_over(self) -> bool:
-        """Return True where no more can be expected; False while the run has no file yet."""
+        """Return True where no more can be expected; False while the run holds nothing yet."""
         files, now = [*self._run.files, *self._run.traces], self._now()
         if not files:
             return False
@@ -98,6 +98,8 @@ class Ending:
             return False
         if self._last_locked is not None:
             return now - self._last_locked >= min(HANDOVER_S, self._idle_s)
+        if not self._run.contents.keys():
+            return False  # a training that compiles its network, say
         return now - max(map(_changed, files)) >= self._idle_s
 
     @property

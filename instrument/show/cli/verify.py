@@ -1,8 +1,12 @@
-"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not."""
+"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not.
+
+What a ring buffer holds that outlived its recorder is checked as if it stood in the event files.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +16,7 @@ from instrument.read.verify import Report
 from instrument.show import forms
 from instrument.show.describe import damaged
 from instrument.show.runs import tell, tell_or_raise
-from instrument.show.tables import escape, name, table
+from instrument.show.tables import escape, name, prose, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +34,16 @@ def run(arguments: argparse.Namespace) -> int:
             reports.append(verify.check(path))
         except OSError as error:
             tell(f"{path} cannot be read: {error.strerror}")
+    rings = {path: ring for one in arguments.paths for path, ring in verify.rings_at(one)}
+    for path, ring in rings.items():
+        if ring.events:
+            tell(
+                f"{path} holds {ring.events} events of a recorder that was killed; readers show them, and `instrument "
+                f"repair {os.path.dirname(path) or os.curdir}` appends them to their event files"
+            )
+        if ring.damage:
+            reports.append(Report(path, ring.size_bytes, values=ring.events, damage=ring.damage))
+            files.append(path)
     show(reports, arguments)
     is_whole = len(reports) == len(files) and all(report.is_whole for report in reports)
     return status if is_whole else 1
@@ -75,7 +89,8 @@ def show(
     print(table(heads, [_cells(row) for row, _ in rows]))
     for _, report in rows:
         for one in report.damage:
-            print(f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}")
+            place = f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}"
+            print(prose(place, "  "))
     whole_count = sum(report.is_whole for _, report in rows)
     print(f"{len(rows)} file{'s' * (len(rows) != 1)}, {len(rows) - whole_count} damaged")
 
