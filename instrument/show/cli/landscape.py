@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--interval", metavar="A..B", help="the one of the checkpoints from A to B, or of A,B,C,...")
     parser.add_argument("--metric", metavar="NAME", help="in pictures and pages, draw this metric instead of the loss")
     parser.add_argument("--scale", choices=SCALES, help="of pictures and pages (default: auto)")
-    parser.add_argument("--clip", type=float, metavar="LOSS", help="in pictures and pages, all above looks the same")
+    parser.add_argument("--clip", type=float, metavar="LOSS", help="draw all above alike (default: far outliers)")
     add_forms(parser, "what is known of the landscapes")
     parser.set_defaults(command=run)
 
