@@ -19,9 +19,9 @@ from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import folders, lineage, tail
+from instrument.read import file_kinds, folders, lineage, tail
 from instrument.read.contents import Contents
-from instrument.read.hints import listed, nearest, no_event_file, ranges
+from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
 from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
@@ -293,7 +293,7 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
     if follow and (os.path.isdir(path) or not os.path.exists(path)):
         return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} does not exist; an event file or the directory of one is expected")
+        raise NoSuchRun(f"{path} {absent(path)}; an event file or the directory of one is expected")
     if not os.path.isdir(path):
         return _read_file(path, follow)
     found = folders.event_files(path)
@@ -326,6 +326,9 @@ def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
 def _read_file(path: str, follow: bool) -> Run:
     files, traces = _sorted_out([path])
     if files and names.recognise(os.path.basename(path)) is None:
+        kind = file_kinds.described(path)
+        if kind:
+            raise NoSuchRun(f"{path} is {kind}, and no event file")
         raise NoSuchRun(
             f"{path} is no event file by its name; one is called {names.join('events', 0, 0, names.SUFFIX)} "
             "with other numbers, and read() takes it or its directory"
@@ -343,7 +346,7 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
     """
     root = os.fsdecode(root)
     if not os.path.isdir(root):
-        kind = "is a file" if os.path.exists(root) else "does not exist"
+        kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
     found = folders.find(root)
     return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes)

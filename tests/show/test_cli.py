@@ -186,7 +186,7 @@ def test_ls_without_a_directory_looks_here(
     [
         ("empty", "no event file at or below {}, folders searched: 1; give the summary_dir or log_dir of a run"),
         ("missing", "{} does not exist; the directory of a run or of several, or an event file is expected"),
-        ("file", "{} is no event file by its name"),
+        ("file", "{} is an empty file, and no event file"),
     ],
 )
 def test_ls_of_nothing_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str) -> None:

@@ -115,5 +115,6 @@ def test_what_is_no_regular_file_is_refused(
     os.mkfifo("pipe")
     for path in ("pipe", "/dev/zero"):
         assert main([*verb, path]) == 1
-        assert "it is no regular file" in capsys.readouterr().err
+        kind = "a pipe" if path == "pipe" else "a device"
+        assert f"{path} is {kind}; an event file or a directory is expected" in capsys.readouterr().err
     assert os.listdir() == ["pipe"]

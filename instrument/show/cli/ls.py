@@ -9,7 +9,7 @@ from instrument.read.index import Index
 from instrument.read.points import clock
 from instrument.show import describe, forms
 from instrument.show.runs import PATHS, Selection
-from instrument.show.tables import Cell, name, table
+from instrument.show.tables import WHOLE, Cell, Column, name, table
 from instrument.values import KINDS, LINEAGE_KINDS
 
 _KINDS = [kind for kind in (*KINDS, "profile") if kind not in LINEAGE_KINDS]
@@ -33,7 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         shown = [_row(losses, row) for losses, row in facts]
         heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
-        print(table(heads, [[cells[head] for head in heads] for cells in shown]))
+        laid_out = [Column(head, 6, WHOLE) if head == "LAST" else head for head in heads]
+        print(table(laid_out, [[cells[head] for head in heads] for cells in shown]))
     return runs.status
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -115,7 +114,7 @@ def _texts(
         for table in dict.fromkeys(section.tables):
             yield _advice_text(table) if table.name == _ADVICE else table.text(arguments.rows or None, None, screen())
     if written is not None:
-        yield f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it"
+        yield prose(f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it", "  ")
     elif not sections:
         yield report.text(found, screen(), has_whole_names=True)
 
@@ -161,7 +160,7 @@ def _tell_choice(found: Profile) -> None:
     """Which of several runs at the path this is."""
     choice = report.choice(found)
     if choice:
-        print(f"instrument: window {found.number} of {escape(found.path)}, {escape(choice)}", file=sys.stderr)
+        tell(f"window {found.number} of {found.path}, {choice}")
 
 
 def _tell_devices(found: Profile, base: Profile) -> None:
@@ -175,8 +174,8 @@ def _tell_devices(found: Profile, base: Profile) -> None:
 def _tell_incomplete(found: Profile, is_told: bool) -> None:
     """That a window is not what was asked for, unless the output has said so."""
     if found.metadata.get("complete") is False and not is_told:
-        reason = escape(str(found.metadata.get("reason") or "")).rstrip(".")
-        print(f"instrument: window {found.number} is not complete{f': {reason}' if reason else ''}", file=sys.stderr)
+        reason = str(found.metadata.get("reason") or "").rstrip(".")
+        tell(f"window {found.number} is not complete{f': {reason}' if reason else ''}")
 
 
 #: What a timeline leaves out -> in words, where it has none.
@@ -191,8 +190,8 @@ _LEFT_OUT = {
 def _tell_losses(found: Profile, written: timeline.Written | None, has_report: bool) -> None:
     """What is not in the output, unless the report has said so."""
     for what, amount in (written.left_out if written is not None else {}).items():
-        print(f"instrument: not in the timeline: {escape(_LEFT_OUT.get(what, what))}: {amount}", file=sys.stderr)
+        tell(f"not in the timeline: {_LEFT_OUT.get(what, what)}: {amount}")
     count = len(found.problems)
     if count and not has_report:
         kinds = "1 kind" if count == 1 else f"{count} kinds"
-        print(f"instrument: {kinds} of losses in this trace, which the report lists", file=sys.stderr)
+        tell(f"{kinds} of losses in this trace, which the report lists")

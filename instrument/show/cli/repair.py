@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from instrument.errors import InstrumentError
 from instrument.eventfile import names
@@ -44,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         reports.append(verify.repair(path, target))
     show(reports, arguments, counted="frames_written", written=targets)
     frames = sum(report.values for report in reports)
-    print(f"instrument: wrote {frames} frames into {len(reports)} files at {arguments.out}", file=sys.stderr)
+    tell(f"wrote {frames} frames into {len(reports)} files at {arguments.out}")
     return 0
 
 

@@ -12,7 +12,7 @@ from instrument.read.verify import Report
 from instrument.show import forms
 from instrument.show.describe import damaged
 from instrument.show.runs import tell, tell_or_raise
-from instrument.show.tables import escape, name, table
+from instrument.show.tables import escape, name, prose, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,8 @@ def show(
     print(table(heads, [_cells(row) for row, _ in rows]))
     for _, report in rows:
         for one in report.damage:
-            print(f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}")
+            place = f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}"
+            print(prose(place, "  "))
     whole_count = sum(report.is_whole for _, report in rows)
     print(f"{len(rows)} file{'s' * (len(rows) != 1)}, {len(rows) - whole_count} damaged")
 
