@@ -130,12 +130,7 @@ class Points:
         Raises:
             ImportError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError(
-                "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
-            ) from error
+        pandas = import_pandas()
         writers = [self.writers[index] for index in self.writer_index.tolist()]
         columns = {
             "step": self.step,
@@ -181,6 +176,21 @@ class NonFinite(NamedTuple):
 
     points: int
     first_step: int
+
+
+def import_pandas() -> Any:
+    """Import pandas.
+
+    Raises:
+        ImportError: it is not installed; the message says how to install it.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
+        ) from error
+    return pandas
 
 
 class Scalars(Points):
