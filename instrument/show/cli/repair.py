@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 
-from instrument.errors import InstrumentError
+from instrument.errors import InstrumentError, NoSuchRun
 from instrument.eventfile import names
 from instrument.read import verify
+from instrument.read.verify import Report
 from instrument.show import forms
-from instrument.show.cli.verify import show
-from instrument.show.runs import tell
+from instrument.show.cli.verify import show, size
+from instrument.show.progress import Progress, in_bytes
+from instrument.show.runs import tell, tell_or_raise
 from instrument.show.written import folders_of
 
 
@@ -37,14 +39,22 @@ def run(arguments: argparse.Namespace) -> int:
     taken = [target for target in targets if os.path.lexists(target)]
     if taken:
         raise InstrumentError(f"{taken[0]} exists; repair writes new files only, give another -o")
-    reports = []
-    for path, target in zip(files, targets, strict=True):
-        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-        reports.append(verify.repair(path, target))
-    show(reports, arguments, counted="frames_written", written=targets)
+    reports, others, written = list[Report](), list[Exception](), list[str]()
+    with Progress("repair", sum(map(size, files)), in_bytes) as progress:
+        for path, target in zip(files, targets, strict=True):
+            progress.advance(path)
+            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+            try:
+                reports.append(verify.repair(path, target))
+                written.append(target)
+            except NoSuchRun as error:
+                others.append(error)
+            progress.advance("", size(path))
+    status = tell_or_raise(others, bool(reports))
+    show(reports, arguments, counted="frames_written", written=written)
     frames = sum(report.values for report in reports)
     tell(f"wrote {frames} frames into {len(reports)} files at {arguments.out}")
-    return 0
+    return status
 
 
 def _check_out(path: str, out: str) -> None:
