@@ -17,12 +17,16 @@ from instrument.analyse.sums import Counted, distinct, grouped, masked
 from instrument.analyse.table import Table, Value
 from instrument.errors import InstrumentError
 from instrument.trace.events import CPU, GPU, MISSING, Capture, Operator
+from instrument.trace.operator_map import UNNAMED_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Between the shapes of inputs of one operator that met several.
 SHAPES_APART = " | "
+_UNNAMED_NOTE = (
+    "{count} of {of} rows are tasks that no file names; tasks of the runtime, no operators, may be among them."
+)
 _SOURCE_NOTE = "The trace has no executions; counts and totals are what its source summed up."
 
 
@@ -41,7 +45,10 @@ def by_name(capture: Capture, counted: Counted) -> Table:
         **stats.columns(),
         "input_shapes": stats.shapes(),
     }
-    return _table("operators", "Operators", columns, stats)
+    table = _table("operators", "Operators", columns, stats)
+    unnamed = sum(kind in UNNAMED_TYPES for kind in table["type"].tolist())
+    notes = [_UNNAMED_NOTE.format(count=unnamed, of=len(table))] if unnamed else []
+    return Table(table.name, table.columns, table.caption, [*table.notes, *notes])
 
 
 def by_type(capture: Capture, counted: Counted) -> Table:

@@ -40,10 +40,8 @@ class Piece:
     problems: Sequence[Problem] = ()
 
     def captures(self) -> list[Capture]:
-        found = load.captures(self.files)
-        if found and self.problems:
-            found[0] = replace(found[0], problems=(*self.problems, *found[0].problems))
-        return found
+        files = self.files if isinstance(self.files, RawFiles) else RawFiles(self.files)
+        return load.captures(RawFiles(files, [*self.problems, *files.problems]))
 
 
 def find(path: str) -> list[Piece]:
@@ -137,14 +135,18 @@ def _of_folders(files: RawFiles, path: str) -> list[Piece]:
         folders.setdefault(grouping.folder_of(name), {})[name] = files[name]
     found = []
     for folder, content in folders.items():
-        devices = tuple(sorted({group.device for group in grouping.groups(RawFiles(content).without_slices())}))
+        devices = tuple(sorted({group.device for group in grouping.groups_of(RawFiles(content).without_slices())}))
         told = _told(RawFiles(content))
         start = told.get("start_ns")
         order = (not folder, start if isinstance(start, int) else 0, folder)
         found.append((order, Piece(os.path.join(path, folder) if folder else path, 0, devices, content, told)))
     pieces = [piece for _, piece in sorted(found, key=lambda one: one[0]) if piece.devices]
-    if pieces:
-        pieces[0] = replace(pieces[0], problems=files.problems)
+    for problem in files.problems:
+        folder = grouping.folder_of(problem.file)
+        place = os.path.join(path, folder) if folder else path
+        row = next((row for row, piece in enumerate(pieces) if piece.place == place), 0)
+        if pieces:
+            pieces[row] = replace(pieces[row], problems=(*pieces[row].problems, problem))
     return list(_numbered(pieces))
 
 

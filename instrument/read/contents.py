@@ -26,6 +26,7 @@ class Contents:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
+        self._in_order: list[EventFile] | None = None
         self._notes: list[Damage] = []
 
     def note(self, damage: Damage) -> None:
@@ -37,7 +38,7 @@ class Contents:
         """Read what is new in the files at these paths, whose names must be those of event files."""
         wanted = list(paths)
         copies = _copies(wanted)
-        known, self._files = self._files, {}
+        known, self._files, self._in_order = self._files, {}, None
         for path in wanted:
             if path not in copies:
                 file = known.get(path)
@@ -47,7 +48,10 @@ class Contents:
     @property
     def files(self) -> list[EventFile]:
         """The files, the oldest first; names with the same second do not tell which that is, their points do."""
-        return sorted(self._files.values(), key=lambda file: (file.name.seconds, file.first_wall_time, file.path))
+        if self._in_order is None:
+            order = lambda file: (file.name.seconds, file.first_wall_time, file.path)  # noqa: E731
+            self._in_order = sorted(self._files.values(), key=order)
+        return self._in_order
 
     def keys(self) -> set[Key]:
         """Kind and tag of each series."""
@@ -60,15 +64,14 @@ class Contents:
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step of all points that stand, and their last wall time; None without points."""
         found: dict[object, tuple[int, int, float]] = {}
-        files = self.files
-        for key in self.keys():
-            parts = _parts(files, key)
-            columns = parts[0].points.columns()
-            # Series that are recorded together share these columns.
-            where: object = (id(columns.step), id(columns.wall_time)) if len(parts) == 1 else key
-            if where not in found:
+        for key, parts, where in self._series():
+            if where in found:
+                continue
+            extent = parts[0].points.extent() if len(parts) == 1 else None
+            if extent is None:
                 points = merge(Points, *key, parts, superseded=False)
-                found[where] = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+                extent = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+            found[where] = extent
         if not found:
             return None
         first, last, wall_time = zip(*found.values(), strict=True)
@@ -82,15 +85,20 @@ class Contents:
         """Return how many points of all series are superseded, which is how many reading leaves out."""
         counts: dict[object, int] = {}
         total = 0
+        for key, parts, together in self._series():
+            where = is_sampled(*key), together
+            if where not in counts:
+                is_plain = len(parts) == 1 and parts[0].points.extent() is not None
+                counts[where] = 0 if is_plain else superseded(*key, parts)
+            total += counts[where]
+        return total
+
+    def _series(self) -> Iterator[tuple[Key, list[Part], object]]:
+        """Each series with its parts; the last is equal for series that were recorded together, in all of the files."""
         files = self.files
         for key in self.keys():
             parts = _parts(files, key)
-            # Series that are recorded together share their steps.
-            where: object = key if len(parts) > 1 or is_sampled(*key) else id(parts[0].points.columns().step)
-            if where not in counts:
-                counts[where] = superseded(*key, parts)
-            total += counts[where]
-        return total
+            yield key, parts, tuple(part.points.together for part in parts)
 
     @property
     def told(self) -> Iterator[Told]:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.read.columns import Columns, FilePoints, Sharing
+from instrument.read.columns import Columns, FilePoints, joined
+from instrument.read.numbers import NumberPoints
 from instrument.read.presented import html_of
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
@@ -33,6 +34,7 @@ V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
+_ZERO = bytes(np.dtype(np.intp).itemsize)
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Part:
     writer: Writer
     first_wall_time: float
     last_wall_time: float
-    points: FilePoints
+    points: FilePoints | NumberPoints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,6 +74,8 @@ class Points:
 
     def by_writer(self: P) -> dict[Writer, P]:
         """The points of each writer for themselves."""
+        if len(self.writers) == 1:
+            return {self.writers[0]: self}
         return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
 
     def by_rank(self: P) -> dict[int, P]:
@@ -248,14 +252,19 @@ class Tensors(_Decoded[Tensor]):
 
 def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], superseded: bool) -> P:
     """Put the points of several files together; `parts` are in the order in which their files were opened."""
-    writers = tuple(sorted({part.writer for part in parts}))
     columns = [part.points.columns() for part in parts]
+    if len(parts) == 1 and _is_ascending(columns[0].step):  # as nearly all are: there may be thousands of tags
+        step, wall_time, raw = columns[0]
+        raw = raw.astype(np.float64, copy=False) if kind == "scalar" else raw
+        only: NDArray[np.intp] = np.ndarray((step.size,), np.intp, _ZERO, 0, (0,))
+        return cls(kind, tag, step, wall_time, np.zeros(step.size, np.bool_), (parts[0].writer,), only, raw)
+    writers = tuple(sorted({part.writer for part in parts}))
     masks = [_superseded(position, parts, columns, is_sampled(kind, tag)) for position in range(len(parts))]
     index: list[NDArray[np.intp]] = [
         np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
         for part, column in zip(parts, columns, strict=True)
     ]
-    whole = Sharing().joined(columns)
+    whole = joined(columns)
     mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
@@ -268,6 +277,11 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
         column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
     )
     return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order])
+
+
+def _is_ascending(step: NDArray[np.int64]) -> bool:
+    """Return True where each step is greater than the one before."""
+    return bool((step[1:] > step[:-1]).all())
 
 
 def is_sampled(kind: str, tag: str) -> bool:

@@ -1,4 +1,7 @@
-"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not."""
+"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not.
+
+What a ring buffer holds that outlived its recorder is checked as if it stood in the event files.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,16 @@ def run(arguments: argparse.Namespace) -> int:
             except OSError as error:
                 tell(f"{path} cannot be read: {error.strerror}")
             progress.advance("", size(path))
+    rings = {path: ring for one in arguments.paths for path, ring in verify.rings_at(one)}
+    for path, ring in rings.items():
+        if ring.events:
+            tell(
+                f"{path} holds {ring.events} events of a recorder that was killed; readers show them, and `instrument "
+                f"repair {os.path.dirname(path) or os.curdir}` appends them to their event files"
+            )
+        if ring.damage:
+            reports.append(Report(path, ring.size_bytes, values=ring.events, damage=ring.damage))
+            files.append(path)
     tell_or_raise(others, bool(reports))
     show(reports, arguments)
     is_whole = len(reports) == len(files) and all(report.is_whole for report in reports)
