@@ -29,11 +29,12 @@ from instrument.suggestions import did_you_mean
 
 _VERBS = {
     "ls": "list the runs at or below a directory",
-    "show": "show what a run recorded",
+    "show": "show what runs recorded",
     "scalars": "show the numbers of runs, with their curves",
-    "compare": "compare the numbers and the hyper-parameters of two runs",
+    "compare": "compare the best and last numbers and the hyper-parameters of runs",
     "lineage": "list runs with their hyper-parameters and metrics, sorted and filtered",
-    "export": "write a run into files of another format",
+    "report": "write runs into one page with all their curves, which opens without a network",
+    "export": "write runs into files of another format",
     "import": "write TensorBoard's event files in MindSpore's dialect",
     "verify": "check every frame and every value of event files",
     "repair": "copy what is whole of damaged event files into new ones",
