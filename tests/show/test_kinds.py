@@ -29,6 +29,7 @@ VERBS = {
     "verify": ("verify P", "verify P --json", "verify P --csv"),
     "repair": ("repair P -o O",),
     "profile": ("profile P", "profile P --ops --steps --data --memory --advice", "profile P --json", "profile P --csv"),
+    "report": ("report P -o O.html",),
     "landscape": ("landscape P", "landscape P --json", "landscape P --csv"),
 }
 CALLS = [call for calls in VERBS.values() for call in calls]
@@ -44,7 +45,7 @@ class Terminal(io.StringIO):
 
 
 def words_of(call: str, path: Path, out: Path) -> list[str]:
-    return [str({"P": path, "O": out}.get(word, word)) for word in call.split()]
+    return [str({"P": path, "O": out, "O.html": out.with_suffix(".html")}.get(word, word)) for word in call.split()]
 
 
 def refuse(constant: str) -> NoReturn:

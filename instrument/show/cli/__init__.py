@@ -37,7 +37,7 @@ _VERBS = {
     "export": "write runs into files of another format",
     "import": "write TensorBoard's event files in MindSpore's dialect",
     "verify": "check every frame and every value of event files",
-    "repair": "copy what is whole of damaged event files into new ones",
+    "repair": "append what killed recorders left, or copy what is whole into new event files",
     "profile": "explain where the time of a training goes",
     "doctor": "try what works on this machine, and say what does not, and why",
     "landscape": "show, draw or export the loss landscapes of a run",
