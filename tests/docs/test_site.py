@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-docs" / "bin" / "python"
+PYTHON = Path(os.environ.get("INSTRUMENT_DOCS_PYTHON") or ROOT / ".venv-docs" / "bin" / "python")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 #: Members of public classes that only the package itself calls.
 INTERNAL = (
@@ -27,7 +28,7 @@ pytestmark = [
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     command = [str(PYTHON), "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True, timeout=300)
     return out
 
 
