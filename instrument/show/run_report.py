@@ -38,8 +38,8 @@ _TEXT_CHARACTERS = 4000
 #: Kinds that have no picture here, with the way to them.
 _ELSEWHERE = {
     "tensor": "`instrument show --tag` and `instrument export --to npy` have them",
-    "graph": "`instrument export` has it",
-    "landscape": "`instrument landscape RUN -o page.html` draws it",
+    "graph": "`instrument export` has them",
+    "landscape": "`instrument landscape RUN -o page.html` draws them",
 }
 
 
@@ -114,7 +114,8 @@ class _Maker:
             if kind in draw:
                 made.figures[kind] = [(tag, figure) for tag in chosen for figure in draw[kind](number, name, run, tag)]
             elif kind in _ELSEWHERE and chosen:
-                self.left_out.append(f"{name}: {len(chosen)} {kind}{'s' * (len(chosen) != 1)}: {_ELSEWHERE[kind]}")
+                count = f"{len(chosen)} {kind} tag{'s' * (len(chosen) != 1)}"
+                self.left_out.append(f"{name}: {count}: {_ELSEWHERE[kind]}")
         made.profile = self._profile(name, run) if run.traces else ""
         return made
 

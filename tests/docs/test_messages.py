@@ -28,6 +28,7 @@ WITHOUT_TEXT = {
     ("instrument/show/formats/pictures.py", "job.left_out.append(str(error))"): _PASSES_ON,
     ("instrument/show/formats/tensorboard.py", "self._job.left_out.append(str(error))"): _PASSES_ON,
     ("instrument/show/live.py", "raise SystemExit(128 + number)"): "a signal ends the program",
+    ("instrument/show/run_report.py", "self.left_out.append(f'{name}: {error}')"): _PASSES_ON,
     ("instrument/show/runs.py", "tell(note)"): _PASSES_ON,
     ("instrument/show/runs.py", "tell(problem)"): _PASSES_ON,
     ("instrument/show/terminal.py", "print(paint("): _PASSES_ON,
