@@ -23,14 +23,13 @@ VERBS = {
     "show": ("show P", "show P --json", "show P --csv", "show P --tag *", "show P --tag * --superseded --json"),
     "scalars": ("scalars P", "scalars P --last 3", "scalars P --json", "scalars P --csv"),
     "compare": ("compare P P", "compare P --json", "compare P --csv"),
-    "report": ("report P -o page.html", "report P -o page.html --json", "report P -o page.html --csv"),
+    "report": ("report P -o O.html", "report P -o O.html --json", "report P -o O.html --csv"),
     "lineage": ("lineage P", "lineage P --json", "lineage P --csv", "lineage P --where has(optimizer)"),
     "export": tuple(f"export P --to {to} -o O" for to in ("csv", "json", "npy", "png", "tensorboard")),
     "import": ("import P -o O",),
     "verify": ("verify P", "verify P --json", "verify P --csv"),
     "repair": ("repair P -o O",),
     "profile": ("profile P", "profile P --ops --steps --data --memory --advice", "profile P --json", "profile P --csv"),
-    "report": ("report P -o O.html",),
     "landscape": ("landscape P", "landscape P --json", "landscape P --csv"),
 }
 CALLS = [call for calls in VERBS.values() for call in calls]
