@@ -26,6 +26,7 @@ from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
 from instrument.read.run_list import Runs as Runs
+from instrument.ringfile import pending
 from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
@@ -202,7 +203,9 @@ class Run:
     @property
     def damage(self) -> list[Damage]:
         """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
-        return self._contents.damage
+        found = self._contents.damage
+        folders_of_files = {os.path.dirname(path) for path in (*self.files, *self.traces)}
+        return found + [one for folder in sorted(folders_of_files) for one in pending.damage(folder)]
 
     @property
     def gaps(self) -> list[Gap]:
@@ -215,6 +218,8 @@ class Run:
             self._read = Contents()
         if self.path not in (*self.files, *self.traces):
             self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
+        else:
+            folders.look_for_rings(self.path)
         for cached in ("_told", "landscapes"):
             self.__dict__.pop(cached, None)
         self._read.read(self.files)
@@ -331,6 +336,7 @@ def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _read_file(path: str, follow: bool) -> Run:
+    folders.look_for_rings(path)
     files, traces = _sorted_out([path])
     if files and names.recognise(os.path.basename(path)) is None:
         kind = file_kinds.described(path)

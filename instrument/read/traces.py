@@ -15,6 +15,7 @@ from instrument.eventfile import names
 from instrument.eventfile.blocks import MOST_PLACES
 from instrument.eventfile.frame import OVERHEAD_BYTES
 from instrument.eventfile.reader import EventFileReader
+from instrument.read import folders
 from instrument.read.file_kinds import described
 from instrument.values import TRACE_KIND, Trace
 
@@ -74,6 +75,7 @@ def windows(path: str | os.PathLike[str]) -> list[Window]:
         OSError: the path cannot be read.
     """
     path = os.fspath(path)
+    folders.look_for_rings(os.path.join(path, "") if os.path.isdir(path) else path)
     paths = files(path) if os.path.isdir(path) else [path]
     if not paths:
         raise NoSuchRun(f"{path} holds no trace event file (events.out.events.profile.*)")

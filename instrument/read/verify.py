@@ -16,6 +16,8 @@ from instrument.read import file_kinds, folders
 from instrument.read.columns import StoredColumn
 from instrument.read.event_file import EventFile
 from instrument.read.hints import absent, no_event_file
+from instrument.ringfile import pending
+from instrument.ringfile.pending import Pending
 from instrument.values import Lineage
 
 
@@ -35,6 +37,16 @@ class Report:
         return not self.damage
 
 
+def rings_at(path: str) -> list[tuple[str, Pending]]:
+    """Return the ring files without living processes that hold events of the event files at `path`, or are damaged.
+
+    Call `files_at` first, by which they were looked for.
+    """
+    if os.path.isdir(path):
+        return [ring for directory in folders.find(path).rings for ring in pending.waiting(directory).items()]
+    return list(pending.waiting(os.path.dirname(path) or os.curdir).items())
+
+
 def files_at(path: str) -> tuple[list[str], list[str]]:
     """The event files that `path` means, those of profiles too, and notes on what was skipped.
 
@@ -48,6 +60,7 @@ def files_at(path: str) -> tuple[list[str], list[str]]:
     if not os.path.isdir(path):
         if not os.path.isfile(path):
             raise NoSuchRun(f"{path} is {file_kinds.described(path)}; an event file or a directory is expected")
+        folders.look_for_rings(path)
         return [path], []
     found = folders.find(path)
     files = [file for inside in found.folders.values() for file in inside]
@@ -63,7 +76,8 @@ def check(path: str) -> Report:
         NoSuchRun: it is a file of another kind; the message says which.
         OSError: it cannot be read.
     """
-    report = Report(path, os.path.getsize(path))
+    with OpenFile(path) as opened:
+        report = Report(path, opened.size_bytes)
     name = _name(path)
     if name is None or name.kind == names.PROFILE:
         _check_frames(report)
@@ -101,8 +115,7 @@ def _check_frames(report: Report) -> None:
 
 
 def _check_values(report: Report, file: EventFile) -> None:
-    with OpenFile(report.path):  # what cannot be opened is an error here
-        file.read()
+    file.read()
     report.frames, report.damage = file.frames, list(file.damage)
     report.values = len(file.gaps)
     for one in file.told:
@@ -134,7 +147,8 @@ def repair(path: str, out: str) -> Report:
         InstrumentError: `out` exists; nothing is ever overwritten. Or the file is of another kind.
         OSError: a file cannot be read or written.
     """
-    report = Report(path, os.path.getsize(path))
+    with OpenFile(path) as opened:
+        report = Report(path, opened.size_bytes)
     name = _name(path)
     known = EventFile(path, name or names.EventFileName("", 0, -1, "", False))
     try:

@@ -15,6 +15,7 @@ from instrument.analyse.layout import number
 from instrument.codec import graph as graph_codec
 from instrument.errors import CorruptMessage
 from instrument.eventfile import names
+from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
@@ -94,7 +95,9 @@ def damaged(damage: Damage) -> Row:
 def _file(path: str) -> Row:
     name = names.recognise(os.path.basename(path))
     device, host = (-1, "") if name is None else name.writer
-    return {"file": path, "bytes": os.path.getsize(path), "device": device, "host": host}
+    with OpenFile(path) as file:
+        size = file.size_bytes
+    return {"file": path, "bytes": size, "device": device, "host": host}
 
 
 def _summaries(run: Run, kind: str, tag: str) -> list[Row]:

@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from instrument._version import __version__
-from instrument.analyse.layout import WRAP, Column, Screen, prose, table
+from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
 from instrument.show.terminal import screen, tell
 from instrument.suggestions import did_you_mean
@@ -72,7 +72,7 @@ def _end(status: int, message: str = "") -> int:
     """Print a last line on stderr, leave nothing in a buffer that could fail at exit, and return `status`."""
     with contextlib.suppress(OSError, ValueError):
         if message:
-            tell(message)
+            tell(message, RED)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -28,6 +28,7 @@ def export(job: Job) -> Iterator[Written]:
 
 def _write(job: Job, tag: str) -> int:
     """Write the pictures of a tag; how many there were."""
+    job.on_tag(tag)
     points = job.run.images(tag, job.superseded)
     count = 0
     for index, name in enumerate(file_names(points, ".png")):

@@ -1,4 +1,4 @@
-"""What the writing side says when something goes wrong: to the log, and where events are missing in the file too."""
+"""Report what goes wrong on the writing side: to the log and, where events are missing, in the file too."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import threading
 from collections import deque
 from dataclasses import replace
 
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Notice
 from instrument.values import Event, Gap
-from instrument.write import commit
-from instrument.write.commit import Notice
 
 log = logging.getLogger("instrument")
+
+#: Why events are missing that found no room though the disk takes what it is given; logged once, not for each gap.
+RING_FULL = "there was no room in memory"
 
 #: What a `Notice` is about -> how the log says it.
 _WORDING = {
@@ -25,6 +28,11 @@ _WORDING = {
         logging.ERROR,
         "Nothing can be written to %(path)s at step %(step)d: %(reason)s. Training goes on; what fits into memory is "
         "kept until there is room, then events are dropped.",
+    ),
+    "kept": (
+        logging.ERROR,
+        "%(reason)s. They are kept in %(path)s: `instrument repair` on its directory appends them to the event files "
+        "when there is room, and so does the next recorder there; readers show them already.",
     ),
     "gone": (
         logging.ERROR,
@@ -47,17 +55,17 @@ _WORDING = {
 }
 
 
-class Notices:
-    """What the writing side has to say: logged once a cause, counted, and kept for `take_error`.
+class Diagnostics:
+    """Collects what the writing side has to report: logged once for each cause, counted, and kept for `take_error`.
 
-    It is logged by `say`, for which nobody should hold a lock: a logging handler may want to record something itself.
+    It is logged by `emit`, for which nobody should hold a lock: a logging handler may want to record something itself.
     """
 
     def __init__(self) -> None:
         self.errors = 0
-        #: What `say` has to log.
-        self.unsaid: deque[tuple[object, ...]] = deque()
-        self._known: set[tuple[str, str, str]] = set()
+        #: What `emit` has to log.
+        self.waiting: deque[tuple[object, ...]] = deque()
+        self._logged: set[tuple[str, str, str]] = set()
         self._first: Notice | None = None
         self._lock = threading.RLock()  # a signal handler may have something to say in the middle of this
 
@@ -66,8 +74,8 @@ class Notices:
             # Each exported tensor is a file of its own; what keeps one from being written will keep the others.
             path = os.path.dirname(notice.path) if notice.what == "export" else notice.path
             cause = (notice.what, path, notice.reason)
-            if cause not in self._known:
-                self._known.add(cause)
+            if cause not in self._logged:
+                self._logged.add(cause)
                 self.note(*_WORDING[notice.what], notice._asdict())
             if notice.what != "limit":
                 self.errors += 1
@@ -75,13 +83,13 @@ class Notices:
 
     def note(self, level: int, text: str, *arguments: object) -> None:
         """Have a message logged that is no error of recording."""
-        self.unsaid.append((level, text, *arguments))
+        self.waiting.append((level, text, *arguments))
 
-    def say(self) -> None:
-        """Log what is still unsaid."""
-        while self.unsaid:
+    def emit(self) -> None:
+        """Log what waits for it."""
+        while self.waiting:
             try:
-                level, text, *arguments = self.unsaid.popleft()
+                level, text, *arguments = self.waiting.popleft()
             except IndexError:  # another thread was faster
                 return
             log.log(level, text, *arguments)  # type: ignore[arg-type]
@@ -93,10 +101,10 @@ class Notices:
 
 
 class Missing:
-    """Counts the events that a disk did not take, until one that it takes says so in the file."""
+    """Counts events that are missing, until one that is taken has the gap in the file."""
 
-    def __init__(self, notices: Notices, path: str) -> None:
-        self._notices = notices
+    def __init__(self, diagnostics: Diagnostics, path: str) -> None:
+        self._diagnostics = diagnostics
         self._path = path
         self._gap: Gap | None = None
         self.is_any = False
@@ -108,22 +116,22 @@ class Missing:
 
     @property
     def event(self) -> Event:
-        """An event that says nothing but what is missing."""
+        """An event that holds nothing but the gap."""
         assert self._gap is not None
         return commit.gap_event(self._gap)
 
     def before(self, event: Event) -> Event:
-        """The event that says so too, at its beginning."""
+        """Return the event with the gap at its beginning."""
         if self._gap is None:
             return event
         return event._replace(items=[commit.gap_item(self._gap), *event.items])
 
-    def said(self, in_file: bool = True) -> None:
-        """It is in the file, or on its way there; or the file cannot say it any more, and only the log does."""
+    def reported(self, in_file: bool = True) -> None:
+        """Take note that the gap is in the file, or on its way there; or that only the log can have it."""
         gap, self._gap, self.is_any = self._gap, None, False
-        if gap is not None:
+        if gap is not None and not (in_file and gap.reason == RING_FULL):
             text = "%d events are missing from %s, between steps %d and %d (%s); the file " + (
                 "says so at its place." if in_file else "could not be made to say so."
             )
             arguments = (gap.events, self._path, gap.first_step, gap.last_step, gap.reason)
-            self._notices.note(logging.WARNING, text, *arguments)
+            self._diagnostics.note(logging.WARNING, text, *arguments)

@@ -1,7 +1,6 @@
 """Which files a recorder writes, and what an event is in each of them: one layout a dialect.
 
 The first file of a layout is there at once, and says what is missing; the others are made when something belongs there.
-`Event`s of the two dialects' files differ only where the values of a tensor are still to come.
 """
 
 from __future__ import annotations
@@ -48,17 +47,14 @@ class Layout:
             return []
         return event_codec.encode_version(wall_time) if role == SUMMARY else _tensorboard().encode_version(wall_time)
 
-    def encode(self, event: Event, copy: Event | None = None) -> list[list[wire.Pieces]]:
-        """The payloads of an event for each file; `copy` is the event for TensorBoard's files where it differs."""
+    def encode(self, event: Event) -> list[list[wire.Pieces]]:
+        """Return the payloads of an event for each file."""
         if not self.has_tensorboard:
             lineages = [item for item in event.items if item.kind in LINEAGE_KINDS] if event.items else ()
             return [event_codec.encode(event), [_lineage_payload(item, event.wall_time) for item in lineages]]
-        if self.has_both and copy is None and event.items:
+        if self.has_both and event.items:
             event = event._replace(items=[event_codec.finish(item) for item in event.items])
-        return [
-            self._encode(file, role, (copy or event) if role in (SCALARS, OTHERS) else event)
-            for file, role in enumerate(self.roles)
-        ]
+        return [self._encode(file, role, event) for file, role in enumerate(self.roles)]
 
     def _encode(self, file: int, role: str, event: Event) -> list[wire.Pieces]:
         if role == SUMMARY:

@@ -11,17 +11,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from instrument.codec import event as event_codec
 from instrument.codec import wire
+from instrument.codec.dialects import MINDSPORE, Layout
 from instrument.eventfile import frame
-from instrument.eventfile.crc import crc32c
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import Event, Item
-from instrument.write.ahead import Ahead
-from instrument.write.layout import MINDSPORE, Layout
-from instrument.write.stream import Arrive, Frame, Later
+from instrument.ringfile.control import State
 
 if TYPE_CHECKING:
     from instrument.values import Gap
@@ -45,66 +42,34 @@ class Notice(NamedTuple):
 Report = Callable[[Notice], None]
 
 
-class State(NamedTuple):
-    """What is committed: everything up to `sequence`.
-
-    The lengths are those of the layout's files in its order, and are called after those of the layout of both dialects.
-    `full` has bit `1 << file` set for a file at its size limit; `refused` events, or parts of them, would have exceeded
-    that.
-    """
-
-    sequence: int = 0
-    summary_bytes: int = 0
-    lineage_bytes: int = 0
-    events: int = 0
-    lost: int = 0
-    full: int = 0
-    refused: int = 0
-    scalars_bytes: int = 0
-    others_bytes: int = 0
-
-    @property
-    def lengths(self) -> list[int]:
-        """The committed lengths of all files that there may be."""
-        return [self.summary_bytes, self.lineage_bytes, self.scalars_bytes, self.others_bytes]
-
-
 class Job(NamedTuple):
     """An encoded event: framed pieces for each file of the layout; `paths` names the files.
 
-    Where the event is still coming in, the frames are `streamed` ones, and `arrive` gives their bytes in that order.
     `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
-    `ahead` is a tensor of it that was written before to the first file, and is finished with `tail`.
     """
 
     sequence: int
     step: int
+    wall_time: float
     frames: Sequence[wire.Pieces]
     paths: tuple[str, ...]
     failed: bool = False
     events: int = 1
-    streamed: Sequence[Sequence[Frame]] = ()
-    arrive: Arrive | None = None
     gaps: Sequence[Item] = ()
-    ahead: Ahead = Ahead()
-    tail: bytes = b""
 
     @property
     def total_bytes(self) -> int:
         return sum(self.size_bytes(file) for file in range(len(self.frames)))
 
     def size_bytes(self, file: int) -> int:
-        streamed = sum(one.size_bytes for one in self.streamed[file]) if self.streamed else 0
-        return wire.size(self.frames[file]) + streamed
+        return wire.size(self.frames[file])
 
     def without_frames(self) -> Job:
         """The job of an event that is not written."""
-        return self._replace(failed=True, frames=NO_FRAMES, streamed=(), ahead=Ahead())
+        return self._replace(failed=True, frames=NO_FRAMES)
 
     def has_part_in(self, file: int) -> bool:
-        return bool(
-            self.frames[file] or (self.streamed and self.streamed[file]) or (file == SUMMARY and self.ahead.end)
-        )
+        return bool(self.frames[file])
 
 
 def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, layout: Layout = MINDSPORE) -> Job:
@@ -114,8 +79,8 @@ def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, 
         frames = _frames(event, layout)
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
         return lose(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
-    events = 0 if gaps and len(event.items) == len(gaps) and not (event.scalars or event.ahead) else 1
-    return Job(sequence, event.step, frames, paths, events=events, gaps=gaps)
+    events = 0 if gaps and len(event.items) == len(gaps) and not event.scalars else 1
+    return Job(sequence, event.step, event.wall_time, frames, paths, events=events, gaps=gaps)
 
 
 def _gaps(event: Event) -> list[Item]:
@@ -129,15 +94,6 @@ def _frames(event: Event, layout: Layout) -> list[wire.Pieces]:
     ]
 
 
-def begin(
-    sequence: int, event: Event, paths: tuple[str, ...], arrive: Arrive, layout: Layout = MINDSPORE,
-    copy: Event | None = None,
-) -> Job:  # fmt: skip
-    """A job for an event some of whose bytes are still to come; `copy` is the event for TensorBoard's files."""
-    streamed = [[Frame(payload) for payload in payloads] for payloads in layout.encode(event, copy)]
-    return Job(sequence, event.step, NO_FRAMES, paths, streamed=streamed, arrive=arrive)
-
-
 def lose(
     sequence: int, event: Event, paths: tuple[str, ...], reason: str, report: Report, layout: Layout = MINDSPORE
 ) -> Job:
@@ -147,16 +103,12 @@ def lose(
     step = event.step
     report(Notice("lost", step, paths[SUMMARY], reason))
     gap = gap_item(Gap(1, step, step, reason))
-    return Job(sequence, step, _frames(Event(step, time.time(), [*_gaps(event), gap]), layout), paths, failed=True)
-
-
-def lose_with_ahead(job: Job, report: Report, layout: Layout) -> Job:
-    """The same for one a part of which is not there any more."""
-    event = Event(job.step, 0.0, job.gaps)
-    return lose(job.sequence, event, job.paths, "what was written of it is gone", report, layout)
+    frames = _frames(Event(step, event.wall_time, [*_gaps(event), gap]), layout)
+    return Job(sequence, step, event.wall_time, frames, paths, failed=True)
 
 
 def gap_event(gap: Gap) -> Event:
+    """Return an event of this time that says nothing but what is missing."""
     return Event(gap.first_step, time.time(), [gap_item(gap)])
 
 
@@ -166,28 +118,46 @@ def gap_item(gap: Gap) -> Item:
     return Item("gap", "", codec.encode(gap))
 
 
-class Committer:
-    """Appends the frames of jobs to their files, in the order in which it is given them."""
+class OpenFile(Protocol):
+    """A file that frames are appended to: `EventFileWriter`, or a stand-in that keeps them in memory."""
 
-    def __init__(self, max_file_bytes: int | None, report: Report, layout: Layout = MINDSPORE) -> None:
+    @property
+    def size_bytes(self) -> int: ...
+
+    def append(self, pieces: Sequence[bytes | memoryview], committed_bytes: int) -> int: ...
+
+    def cut(self, committed_bytes: int) -> None: ...
+
+    def holds(self, committed_bytes: int) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Committer:
+    """Appends the frames of jobs to their files, in the order in which it is given them.
+
+    `open_file` opens a file for appending and makes it, with its directory, where it is missing.
+    """
+
+    def __init__(
+        self, max_file_bytes: int | None, report: Report, layout: Layout = MINDSPORE,
+        open_file: Callable[[str], OpenFile] | None = None,
+    ) -> None:  # fmt: skip
         self._max_file_bytes = max_file_bytes
         self._report = report
         self._layout = layout
+        self._open = open_file or _open
         self._files = range(len(layout.roles))
-        self._writers: dict[int, EventFileWriter] = {}
+        self._writers: dict[int, OpenFile] = {}
 
     def apply(self, state: State, jobs: Sequence[Job]) -> State:
         """Write consecutive jobs, the first being the one behind `state`, and return the state they lead to.
 
-        All frames for a file go out in one write, but for what is streamed.
+        All frames for a file go out in one write.
 
         Raises:
-            OSError: nothing is committed, and the files end where they did; the same jobs can be tried again, unless
-                one of them is streamed.
-            Abandoned: the rest of a streamed job will not come; likewise.
+            OSError: nothing is committed, and the files end where they did; the same jobs can be tried again.
         """
-        if jobs[0].ahead.end and not self._holds(jobs[0]):
-            jobs = [lose_with_ahead(jobs[0], self._report, self._layout), *jobs[1:]]
         lengths = state.lengths
         refused: set[int] = set()
         full = state.full
@@ -196,7 +166,7 @@ class Committer:
                 concerned = [job for job in jobs if job.has_part_in(file)]
                 if not concerned:
                     continue
-                length = lengths[file] or (wire.size(self._version(file)) if file else 0)
+                length = lengths[file] or (wire.size(self._version(file, jobs[0])) if file else 0)
                 accepted, full = self._within_limit(concerned, file, length, full)
                 refused.update(job.sequence for job in concerned[len(accepted) :])
                 if accepted:
@@ -211,7 +181,7 @@ class Committer:
         )  # fmt: skip
 
     def _within_limit(self, jobs: Sequence[Job], file: int, length: int, full: int) -> tuple[list[Job], int]:
-        """The first jobs, as far as their frames fit; the one that does not closes the file for all that follow."""
+        """Return the first jobs, as far as their frames fit; the one that does not closes the file for all others."""
         if full & 1 << file:
             return [], full
         if self._max_file_bytes is None:
@@ -224,23 +194,11 @@ class Committer:
         return list(jobs), full
 
     def _append(self, file: int, jobs: list[Job], length: int) -> tuple[int, int]:
-        """Write the frames behind the first `length` bytes of the file; where they begin and end."""
+        """Write the frames behind the first `length` bytes of the file; return where they begin and end."""
         path = jobs[-1].paths[file]
-        tail: wire.Pieces = []
-        if file == SUMMARY and jobs[0].ahead.end:
-            length, tail = jobs[0].ahead.end, [jobs[0].tail]
         try:
-            writer, start, version = self._writer(file, path, length)
-            end = writer.append([*version, *tail, *(piece for job in jobs for piece in job.frames[file])], start)
-            try:
-                for job in jobs:
-                    for one in job.streamed[file] if job.streamed else ():
-                        assert job.arrive is not None
-                        for data in one.buffers(job.arrive):
-                            end = writer.append([data], end)
-            except BaseException:
-                writer.cut(start)
-                raise
+            writer, start, version = self._writer(file, jobs[0], path, length)
+            end = writer.append([*version, *(piece for job in jobs for piece in job.frames[file])], start)
         except OSError:
             self._close(file)
             raise
@@ -248,55 +206,22 @@ class Committer:
             self._report(Notice("gone", jobs[0].step, path, "it was deleted or cut"))
         return start, end
 
-    def _writer(self, file: int, path: str, length: int) -> tuple[EventFileWriter, int, wire.Pieces]:
-        """The file's writer, the length of what is there, and what has to stand first in a new file."""
+    def _writer(self, file: int, job: Job, path: str, length: int) -> tuple[OpenFile, int, wire.Pieces]:
+        """Return the file's writer, the length of what is there, and what has to stand first in a new file."""
         writer = self._writers.get(file)
         if writer is not None and (length or file == SUMMARY) and writer.holds(length):
             return writer, length, []
         self._close(file)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        writer = self._writers[file] = EventFileWriter(path)
+        writer = self._writers[file] = self._open(path)
         start = min(writer.size_bytes, length)  # another worker has begun it anew where it is shorter
         is_new = not start and (file != SUMMARY or length > 0)  # the first file was begun by whoever made it
-        return writer, start, self._version(file) if is_new else []
-
-    # ------------------------------------------------------------------ ahead of an event
-
-    def write_ahead(self, state: State, job: Job) -> Ahead:
-        """Write what comes in of a job with one tensor and a ticket for a step, all but its tail.
-
-        Raises:
-            OSError, Abandoned: the files end where they did.
-        """
-        assert job.arrive is not None
-        (one,) = job.streamed[SUMMARY]
-        payload = one.payload[1:]  # without time and step
-        writer, start, _ = self._writer(SUMMARY, job.paths[SUMMARY], state.summary_bytes)
-        if start < state.summary_bytes:
-            raise FileNotFoundError  # which is said when an event is written
-        crc, values_at, has_singles = 0, 0, False
-        try:
-            end = writer.append([frame.head(wire.size(payload) + event_codec.TAIL_BYTES)], start)
-            for piece in payload:
-                if isinstance(piece, Later) and (piece.is_as_given or not values_at):
-                    values_at, has_singles = end, not piece.is_as_given
-                for data in piece.buffers(job.arrive) if isinstance(piece, Later) else (piece,):
-                    crc = crc32c(data, crc)
-                    end = writer.append([data], end)
-        except BaseException:
-            writer.cut(start)
-            raise
-        writer.forget_end()
-        return Ahead(job.step, job.sequence, values_at, has_singles, end, crc)
-
-    def _holds(self, job: Job) -> bool:
-        """Whether what was written ahead of a job is still there."""
-        return self._writer(SUMMARY, job.paths[SUMMARY], job.ahead.end)[1] == job.ahead.end
+        return writer, start, self._version(file, job) if is_new else []
 
     # ------------------------------------------------------------------ files
 
-    def _version(self, file: int) -> wire.Pieces:
-        payload = self._layout.version(file, time.time())
+    def _version(self, file: int, job: Job) -> wire.Pieces:
+        """Return the frame that stands first in a file, with the time of the event for which the file is made."""
+        payload = self._layout.version(file, job.wall_time)
         return frame.pack(payload) if payload else []
 
     def _close(self, file: int) -> None:
@@ -306,6 +231,11 @@ class Committer:
     def close(self) -> None:
         for file in list(self._writers):
             self._close(file)
+
+
+def _open(path: str) -> EventFileWriter:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    return EventFileWriter(path)
 
 
 def trim(paths: Sequence[str], state: State) -> None:
