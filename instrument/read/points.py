@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,6 +171,13 @@ class Points:
         return "\n".join(rows)
 
 
+class NonFinite(NamedTuple):
+    """How many points of a series are NaN or infinite, and the step of the first of them."""
+
+    points: int
+    first_step: int
+
+
 def import_pandas() -> Any:
     """Import pandas.
 
@@ -193,6 +200,17 @@ class Scalars(Points):
     def value(self) -> NDArray[np.float64]:
         values: NDArray[np.float64] = self._raw
         return values
+
+    @property
+    def nonfinite(self) -> int:
+        """How many values are NaN or infinite."""
+        return int(np.count_nonzero(~np.isfinite(self.value)))
+
+    @property
+    def first_nonfinite_step(self) -> int | None:
+        """The step of the first value that is NaN or infinite; None where all are finite."""
+        is_nonfinite = ~np.isfinite(self.value)
+        return int(self.step[is_nonfinite.argmax()]) if is_nonfinite.any() else None
 
     def __getitem__(self, step: int) -> float:
         return self.decode(self._find(step))
