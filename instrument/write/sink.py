@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -124,17 +125,30 @@ class Files:
             writer.close()
         name = names.recognise(os.path.basename(self.summary_path))
         self.seconds = name.seconds if name is not None else self.seconds
+        #: Where tensors go as `.npy`; empty where nobody asked.
+        self.export_directory = self._claim_export_directory()
         #: Called with the place and the base name of each further file before anything is written to it.
         self.on_made: Callable[[int, str], None] | None = None
 
-    @property
-    def export_directory(self) -> str:
-        """Where tensors go as `.npy`; empty where nobody asked."""
+    def _claim_export_directory(self) -> str:
+        """Make the directory for tensors as `.npy` and return its path; empty where nobody asked for them.
+
+        Recorders that begin in the same second have one each: the next second's where it is taken, as event files have.
+        """
         if not self.target.export_tensors:
             return ""
-        # The first rank's is MindSpore's name; two that began in the same second must not write into one directory.
+        # The first rank's is MindSpore's name.
         rank = f"_rank{self.target.device}" * (self.target.device > 0)
-        return os.path.join(self.target.directory, f"export_{self.seconds}{rank}")
+        for seconds in itertools.count(self.seconds):
+            path = os.path.join(self.target.directory, f"export_{seconds}{rank}")
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                continue
+            except OSError:
+                pass  # exporting says why
+            return path
+        raise AssertionError("there is no end of seconds")
 
     def further(self, event: Event) -> tuple[str, ...]:
         """The paths of the files behind the first, made on first use; empty for those that the event does not need."""
@@ -154,6 +168,13 @@ class Files:
         return tuple(path if file in needed else "" for file, path in enumerate(self.paths) if file)
 
     def _create(self, role: str) -> str:
+        try:
+            return self._create_in_directory(role)
+        except FileNotFoundError:  # the directory was deleted or renamed since the first file was made
+            os.makedirs(self.target.directory, exist_ok=True)
+            return self._create_in_directory(role)
+
+    def _create_in_directory(self, role: str) -> str:
         target = self.target
         if role == SUMMARY:
             return names.create(
