@@ -10,11 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from instrument.codec import event, gap, scalar, trace, wire
+from instrument.codec import event, gap, lifecycle, scalar, trace, wire
 from instrument.errors import CorruptMessage
 from instrument.values import TRACE_KIND
 
 Decode = Callable[[memoryview], Any]
+#: Fields of an event that tell of the recorder: kind, and what decodes it.
+LIFECYCLE: dict[int, tuple[str, Decode]] = {
+    lifecycle.START: ("start", lifecycle.decode_start), lifecycle.END: ("end", lifecycle.decode_end),
+}  # fmt: skip
 _TAG = 1
 #: The place of a value takes more memory than a small one does in a file.
 MOST_VALUES = 50_000
@@ -150,6 +154,7 @@ _OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
     event.GRAPH: ("graph", _graph_name, _decoder("graph")),
     event.TRACE: (TRACE_KIND, _no_name, trace.decode),
     gap.NUMBER: ("gap", _no_name, gap.decode),
+    **{number: (kind, _no_name, decode) for number, (kind, decode) in LIFECYCLE.items()},
 }
 _DECODERS = {kind: _decoder(kind) for kind in event.VALUE_KINDS.values()}
 

@@ -12,7 +12,7 @@ from typing import Any
 from instrument.codec import gap, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_values as values
-from instrument.codec.outline import Outline
+from instrument.codec.outline import LIFECYCLE, Outline
 
 #: Plugin names by tag.
 Plugins = dict[str, str]
@@ -59,6 +59,9 @@ def outline(data: memoryview, plugins: Plugins) -> Outline:
             found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
         elif number == gap.NUMBER:
             found.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), gap.decode)
+        elif number in LIFECYCLE:
+            kind, decode = LIFECYCLE[number]
+            found.other(kind, "", *wire.expect(span, wire.LENGTH_DELIMITED), decode)
         elif number in _UNREAD:
             found.other(_UNREAD[number], "", *wire.expect(span, wire.LENGTH_DELIMITED), bytes)
     return found

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from instrument.codec import lifecycle, wire
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import LINEAGE_KINDS, Event, Item
-from instrument.write import commit
+from instrument.write import commit, starts
 from instrument.write.ahead import Ticket
 from instrument.write.commit import Notice
 from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
@@ -28,6 +29,7 @@ class Target:
 
     `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `layout.LAYOUTS`; names of
     TensorBoard's files have neither suffix nor device, but `rank`, which is None outside of a training of several.
+    With `is_start` the first file says so: this recorder is a start of the run in the directory.
     """
 
     directory: str
@@ -39,6 +41,14 @@ class Target:
     kind: str = names.SUMMARY
     dialect: str = MINDSPORE.dialect
     rank: int | None = None
+    is_start: bool = False
+
+    @property
+    def first_kind(self) -> tuple[str, int]:
+        """The kind and the device in the name of the first file."""
+        if LAYOUTS[self.dialect].has_mindspore:
+            return self.kind, self.device
+        return names.TENSORBOARD, -1 if self.rank is None else self.rank
 
 
 @dataclass(frozen=True)
@@ -114,11 +124,15 @@ class Files:
         self.layout = LAYOUTS[target.dialect]
         self.seconds = int(time.time())
         os.makedirs(target.directory, exist_ok=True)
+        start: wire.Pieces = []
+        if target.is_start:
+            begun, self.seconds = starts.begin(target.directory, *target.first_kind)
+            start = [lifecycle.encode_start(begun)]
         #: The path of the first file.
         self.summary_path = self._create(self.layout.roles[0])
         #: Those of all files; empty for one that is not there yet.
         self.paths = [self.summary_path, *[""] * (len(self.layout.roles) - 1)]
-        version = frame.pack(self.layout.version(0, time.time()))
+        version = frame.pack([*self.layout.version(0, time.time()), *start])
         writer = EventFileWriter(self.summary_path)
         try:
             #: The length of the first file.
