@@ -36,18 +36,21 @@ class SummaryCollector(Callback):
     Arguments, their order and meanings are those of MindSpore's own collector, with two differences: `num_process`
     works, and a landscape's weights are kept only when `collect_landscape` asks for them.
 
+    Used by several trainings it goes on counting steps where it stopped, which one message says; `initial_epoch` of
+    `model.train` is taken into account.
+
     At each collected step: the loss (`loss/auto`), the learning rate (`learning_rate/auto`, or
     `learning_rate/group<i>/auto`), histograms of weights (`<parameter>/auto`), the input pictures (`input_data/auto`)
     and whatever summary operators inside the network were given. At each evaluation: every metric that is a number
     (`eval/<metric>/auto`), at the training step that it belongs to. Once: the computational graph (graph mode only),
-    the dataset's graph and the lineage. What cannot be collected is logged once; nothing that goes wrong here stops
-    training.
+    the dataset's graph and the lineage, which is completed when the training ends. What cannot be collected is logged
+    once; nothing that goes wrong here stops training.
 
     Args:
         summary_dir: the directory for the files of this run; made where it is missing. A run that is there already is
             continued, which one warning says.
-        collect_freq: collect every so many steps, and at the first one. In sink mode, whose hooks come once in many
-            steps, a hook collects when a multiple lies between it and the one before; there the last one always does.
+        collect_freq: collect every so many steps, and at the first and the last one of a training. In sink mode, whose
+            hooks come once in many steps, a hook collects when a multiple lies between it and the one before.
         num_process: worker processes that write; 0 writes in this process. Default: half of the cores, at most 4.
         collect_specified_data: what to collect, by the keys `collect_metric` (loss, learning rate and evaluation),
             `collect_graph`, `collect_train_lineage`, `collect_eval_lineage`, `collect_input_data`,
@@ -152,8 +155,9 @@ class SummaryCollector(Callback):
         params = run_context.original_args()
         number, steps = int(params.cur_epoch_num), sources.get(params, "batch_num")
         marks.begin_epoch(number)
-        if self._record is not None:
+        if self._training is not None:
             before = self._count.last
+            self._training.begin_epoch(number)
             self._count.begin_epoch(number, steps if isinstance(steps, int) and steps > 0 else None)
             if self._count.last != before:
                 self._continued.look_at_epoch(self._count, number - 1)
@@ -208,7 +212,8 @@ class SummaryCollector(Callback):
         marks.end_epoch(number)
         if self._training is not None:
             self._count.end_epoch()
-            self._collect_if_last()
+            if self._training.is_final_epoch or self._training.is_stopping:
+                self._collect_last()
         # `model.fit` evaluates without telling this callback, and leaves the result for the end of the epoch.
         if sources.get(params, "metrics") is not None:
             self._collect_evaluation(self._count.last, params)
@@ -233,7 +238,9 @@ class SummaryCollector(Callback):
             self._open()
             self._eval_step = self._count.last
         else:
-            self._collect_if_last()
+            is_last = self._schedule is not None and self._schedule.is_last(self._count.last)
+            if self._training.is_stopping or (is_last and self._training.is_final_epoch):
+                self._collect_last()  # before the evaluation changes what there is
             self._eval_step = self._training.reached
         if self._record is not None:
             self._record.set_mode("eval")
@@ -299,12 +306,6 @@ class SummaryCollector(Callback):
         else:  # a further step has begun and failed, and changed what there is but for the loss
             self._last_collected = step
             self._write_items(step, self._gatherer.loss(training.outputs))
-
-    def _collect_if_last(self) -> None:
-        """Collect the last step now, before an evaluation changes what there is, where it is known to be the last."""
-        is_last = self._schedule is not None and self._schedule.is_last(self._count.last)
-        if is_last or (self._training is not None and self._training.is_stopping):
-            self._collect_last()
 
     def _finish(self) -> None:
         """Write the last step of a training and what its lineage lacked at the beginning."""

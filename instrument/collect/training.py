@@ -21,6 +21,21 @@ class Training:
         self.number = 0
         self.outputs = self._outputs_now
         self._has_new_outputs = False
+        self._first_epoch: int | None = None
+        self._epoch = 0
+
+    def begin_epoch(self, number: int) -> None:
+        if self._first_epoch is None:
+            self._first_epoch = number
+        self._epoch = number
+
+    @property
+    def is_final_epoch(self) -> bool:
+        """True in the last epoch, if their number is known."""
+        epochs = sources.get(self.params, "epoch_num")
+        if self._first_epoch is None or not isinstance(epochs, int):
+            return False
+        return self._epoch == self._first_epoch + epochs - 1
 
     @property
     def _outputs_now(self) -> Any:
