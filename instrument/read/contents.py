@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from instrument.codec import tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
@@ -16,7 +16,7 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.event_file import EventFile, Key, Told
-from instrument.read.points import Part, Points, merge, replaced
+from instrument.read.points import Part, Points, is_sampled, merge, replaced, superseded
 from instrument.read.starts import Origin, Writer, joined
 from instrument.values import Gap
 
@@ -28,8 +28,10 @@ class Contents:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
+        self._in_order: list[EventFile] | None = None
         #: Those with the start of their recorder, by what the names of its files have in common.
         self._first_files: dict[str, EventFile] = {}
+        self._origins: dict[str, Origin] = {}
         self._continued: dict[Writer, Writer] | None = None
         self._notes: list[Damage] = []
 
@@ -42,7 +44,7 @@ class Contents:
         """Read what is new in the files at these paths, whose names must be those of event files."""
         wanted = list(paths)
         copies = _copies(wanted)
-        known, self._files = self._files, {}
+        known, self._files, self._in_order = self._files, {}, None
         for path in wanted:
             if path not in copies:
                 file = known.get(path)
@@ -50,12 +52,16 @@ class Contents:
                 self._files[path].read()
         firsts = [file for file in self._files.values() if file.begun is not None]
         self._continued = None
+        self._origins = {}
         self._first_files = {names.recorder_of(os.path.basename(file.path)): file for file in firsts}
 
     @property
     def files(self) -> list[EventFile]:
         """The files, the oldest first; names with the same second do not tell which that is, their points do."""
-        return sorted(self._files.values(), key=lambda file: (file.name.seconds, file.first_wall_time, file.path))
+        if self._in_order is None:
+            order = lambda file: (file.name.seconds, file.first_wall_time, file.path)  # noqa: E731
+            self._in_order = sorted(self._files.values(), key=order)
+        return self._in_order
 
     def keys(self) -> set[Key]:
         """Kind and tag of each series."""
@@ -63,7 +69,10 @@ class Contents:
 
     def parts(self, key: Key) -> list[Part]:
         """The parts of a series, in the order of their files; none where there is no such series."""
-        return [Part(self.origin(file), file.points[key]) for file in self.files if key in file.points]
+        return self._parts(self.files, key)
+
+    def _parts(self, files: Sequence[EventFile], key: Key) -> list[Part]:
+        return [Part(self.origin(file), file.points[key]) for file in files if key in file.points]
 
     @property
     def continued(self) -> dict[Writer, Writer]:
@@ -74,26 +83,31 @@ class Contents:
 
     def origin(self, file: EventFile) -> Origin:
         """Return the recorder that wrote a file."""
-        first = file
-        if file.begun is None and file.name.kind == names.TENSORBOARD:
-            # Of the two files of a recorder the first one has its start.
-            recorder = names.recorder_of(os.path.basename(file.path))
-            first = self._first_files.get(recorder, file)
-        began, start = first.begun or (math.nan, None)
-        times = file.first_wall_time, file.last_wall_time
-        return Origin(os.path.basename(file.path), file.name.writer, *times, file.content_bytes, start, began)
+        found = self._origins.get(file.path)
+        if found is None:
+            first = file
+            if file.begun is None and file.name.kind == names.TENSORBOARD:
+                # Of the two files of a recorder the first one has its start.
+                recorder = names.recorder_of(os.path.basename(file.path))
+                first = self._first_files.get(recorder, file)
+            began, start = first.begun or (math.nan, None)
+            times = file.first_wall_time, file.last_wall_time
+            name = os.path.basename(file.path)
+            found = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
+            self._origins[file.path] = found
+        return found
 
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step of all points that stand, and their last wall time; None without points."""
         found: dict[object, tuple[int, int, float]] = {}
-        for key in self.keys():
-            parts = self.parts(key)
-            columns = parts[0].points.columns()
-            # Series that are recorded together share these columns.
-            where: object = (id(columns.step), id(columns.wall_time)) if len(parts) == 1 else key
-            if where not in found:
+        for key, parts, where in self._series():
+            if where in found:
+                continue
+            extent = parts[0].points.extent() if len(parts) == 1 else None
+            if extent is None:
                 points = merge(Points, *key, parts, superseded=False)
-                found[where] = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+                extent = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+            found[where] = extent
         if not found:
             return None
         first, last, wall_time = zip(*found.values(), strict=True)
@@ -102,6 +116,25 @@ class Contents:
     def replaced(self, keys: Iterable[Key]) -> int:
         """How many points of these series, given by kind and tag, a later start has replaced."""
         return sum(replaced(self.parts(key)) for key in keys)
+
+    def superseded(self) -> int:
+        """Return how many points of all series are superseded, which is how many reading leaves out."""
+        counts: dict[object, int] = {}
+        total = 0
+        for key, parts, together in self._series():
+            where = is_sampled(*key), together
+            if where not in counts:
+                is_plain = len(parts) == 1 and parts[0].points.extent() is not None
+                counts[where] = 0 if is_plain else superseded(*key, parts)
+            total += counts[where]
+        return total
+
+    def _series(self) -> Iterator[tuple[Key, list[Part], object]]:
+        """Each series with its parts; the last is equal for series that were recorded together, in all of the files."""
+        files = self.files
+        for key in self.keys():
+            parts = self._parts(files, key)
+            yield key, parts, tuple(part.points.together for part in parts)
 
     @property
     def told(self) -> Iterator[Told]:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.read.columns import Columns, FilePoints, Sharing
+from instrument.read.columns import Columns, FilePoints, joined
+from instrument.read.numbers import NumberPoints
 from instrument.read.presented import html_of
 from instrument.read.starts import Origin, Writer, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
@@ -31,6 +32,7 @@ P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
 _NONE_CONTINUED: Mapping[Writer, Writer] = {}
+_ZERO = bytes(np.dtype(np.intp).itemsize)
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Part:
     """The points of one tag in one file, and the recorder that wrote the file."""
 
     origin: Origin
-    points: FilePoints
+    points: FilePoints | NumberPoints
 
     @property
     def writer(self) -> Writer:
@@ -75,6 +77,8 @@ class Points:
     def by_writer(self: P) -> dict[Writer, P]:
         """The points of each writer for themselves; a series that another host has gone on with is all of that one."""
         names = [self._continued.get(writer, writer) for writer in self.writers]
+        if len(names) == 1:
+            return {names[0]: self}
         if len(set(names)) == len(names):
             return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
         indexes = {name: [index for index, one in enumerate(names) if one == name] for name in dict.fromkeys(names)}
@@ -264,16 +268,22 @@ def merge(
 
     `continued` are writers that another one has gone on with.
     """
-    writers = tuple(sorted({part.writer for part in parts}))
     columns = [part.points.columns() for part in parts]
-    is_sampled = kind == "scalar" and tag.startswith(SAMPLED)
+    if len(parts) == 1 and _is_ascending(columns[0].step):  # as nearly all are: there may be thousands of tags
+        step, wall_time, raw = columns[0]
+        raw = raw.astype(np.float64, copy=False) if kind == "scalar" else raw
+        only: NDArray[np.intp] = np.ndarray((step.size,), np.intp, _ZERO, 0, (0,))
+        none = np.zeros(step.size, np.bool_)
+        return cls(kind, tag, step, wall_time, none, (parts[0].writer,), only, raw, continued)
+    writers = tuple(sorted({part.writer for part in parts}))
+    sampled = is_sampled(kind, tag)
     starts = _replaced_from(parts, columns)
-    masks = [_superseded(column.step, start, is_sampled) for column, start in zip(columns, starts, strict=True)]
+    masks = [_superseded(column.step, start, sampled) for column, start in zip(columns, starts, strict=True)]
     index: list[NDArray[np.intp]] = [
         np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
         for part, column in zip(parts, columns, strict=True)
     ]
-    whole = Sharing().joined(columns)
+    whole = joined(columns)
     mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
@@ -288,6 +298,16 @@ def merge(
     return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order], continued)
 
 
+def _is_ascending(step: NDArray[np.int64]) -> bool:
+    """Return True where each step is greater than the one before."""
+    return bool((step[1:] > step[:-1]).all())
+
+
+def is_sampled(kind: str, tag: str) -> bool:
+    """Return True for a series of samples, of which a step may hold several."""
+    return kind == "scalar" and tag.startswith(SAMPLED)
+
+
 def _is_ordered(columns: Columns) -> bool:
     """Whether points are ordered by step and then by time."""
     later_step = columns.step[1:] > columns.step[:-1]
@@ -297,12 +317,12 @@ def _is_ordered(columns: Columns) -> bool:
     return bool((later_step | later).all())
 
 
-def _superseded(step: NDArray[np.int64], replaced_from: int | None, is_sampled: bool) -> NDArray[np.bool_]:
+def _superseded(step: NDArray[np.int64], replaced_from: int | None, sampled: bool) -> NDArray[np.bool_]:
     """Which points of a file are superseded; samples of one step do not replace each other."""
     mask = np.zeros(len(step), np.bool_)
-    if not is_sampled and (step[1:] >= step[:-1]).all():
+    if not sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
-    elif not is_sampled:
+    elif not sampled:
         mask[:] = True
         _, last_from_behind = np.unique(step[::-1], return_index=True)
         mask[len(step) - 1 - last_from_behind] = False
@@ -313,6 +333,16 @@ def _replaced_from(parts: Sequence[Part], columns: Sequence[Columns]) -> list[in
     """For each part the step from which on restarts have superseded its points."""
     first_steps = [int(column.step.min()) for column in columns] if len(parts) > 1 else [0]
     return replaced_from([part.origin for part in parts], first_steps)
+
+
+def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
+    """Return how many points of a series are superseded; `parts` are those that `merge` takes."""
+    columns = [part.points.columns() for part in parts]
+    sampled = is_sampled(kind, tag)
+    starts = _replaced_from(parts, columns)
+    return sum(
+        int(_superseded(column.step, start, sampled).sum()) for column, start in zip(columns, starts, strict=True)
+    )
 
 
 def replaced(parts: Sequence[Part]) -> int:
