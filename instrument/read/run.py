@@ -26,6 +26,7 @@ from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
 from instrument.read.run_list import Runs as Runs
+from instrument.read.starts import RunStart, starts_in, state_of
 from instrument.ringfile import pending
 from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
@@ -201,6 +202,19 @@ class Run:
         return frames.frame([(self.name, self)], tags, kind, superseded)
 
     @property
+    def starts(self) -> list[RunStart]:
+        """The starts of this run, the oldest first, and how each ended; files of others tell of none."""
+        return starts_in(self._contents.files)
+
+    @property
+    def state(self) -> str:
+        """How the last start ended: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
+
+        Of several ranks the one that needs most attention counts. `"unknown"` where no file tells.
+        """
+        return state_of(self.starts)
+
+    @property
     def damage(self) -> list[Damage]:
         """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
         found = self._contents.damage
@@ -262,7 +276,7 @@ class Run:
         parts = self._contents.parts((kind, tag))
         if not parts:
             raise NoSuchRun(self._lack(kind, tag))
-        return merge(cls, kind, tag, parts, superseded)
+        return merge(cls, kind, tag, parts, superseded, self._contents.continued)
 
     def _lack(self, kind: str, tag: str) -> str:
         """Why there is no such series, and which ones come near."""
