@@ -24,18 +24,31 @@ ALLOWED: dict[str, set[str]] = {
     "findings": set(),
     "errors": set(),
     "forks": set(),
+    "paths": set(),
     "events": {"numpy"},
     "values": {"events", "numpy"},
     "eventfile": {"errors", "crc32c", "numpy"},
     "codec": {"values", "events", "errors", "numpy", "google.protobuf", "PIL"},
     # the writing half
-    "framework": {"errors", "_version", "mindspore"},
+    "framework": {"errors", "_version", "mindspore", "numpy"},
     "write": {"codec", "eventfile", "values", "events", "errors", "forks", "numpy", "crc32c"},
     "marked": set(),
     "marks": {"marked"},
-    "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy", "psutil"},
+    "collect": {
+        "write",
+        "codec",
+        "values",
+        "errors",
+        "forks",
+        "framework",
+        "marks",
+        "paths",
+        "mindspore",
+        "numpy",
+        "psutil",
+    },
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
-    "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
+    "profiler": {"write", "codec", "values", "errors", "framework", "marks", "paths", "_version", "mindspore", "numpy"},
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
         "collect",
@@ -63,9 +76,9 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "read": {"codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
+    "read": {"codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
-    "analyse": {"read", "trace", "values", "errors", "_version", "numpy", "pandas"},
+    "analyse": {"read", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
     "show": {
         "analyse",
         "read",
@@ -74,6 +87,7 @@ ALLOWED: dict[str, set[str]] = {
         "values",
         "errors",
         "findings",
+        "paths",
         "_version",
         "numpy",
         "matplotlib",

@@ -13,6 +13,7 @@ from typing import Any
 
 from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
+from instrument.collect.options import check_directory
 from instrument.landscape import compute, grid, planes, weights
 from instrument.landscape.crowd import check_executor
 from instrument.landscape.make import Options, generate, layout_of, make, opened, run
@@ -51,7 +52,7 @@ class SummaryLandscape:
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
         if not isinstance(summary_dir, (str, os.PathLike)):
             raise TypeError(f"summary_dir is a {type(summary_dir).__name__}; expected the path of a run's directory.")
-        self._directory = os.path.abspath(os.path.expanduser(os.fsdecode(summary_dir)))
+        self._directory = check_directory("summary_dir", summary_dir)
 
     def clean_ckpt(self) -> None:
         """Remove the checkpoints of the run; landscapes stay."""
@@ -210,7 +211,7 @@ class SummaryLandscape:
             return self._directory
         if not isinstance(output, (str, os.PathLike)):
             raise TypeError(f"output is a {type(output).__name__}; expected the path of a directory, or None.")
-        return os.path.abspath(os.path.expanduser(os.fsdecode(output)))
+        return check_directory("output", output)
 
     def _source(self, checkpoints: Any, num_samples: Any) -> Source:
         if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):

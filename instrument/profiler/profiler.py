@@ -123,6 +123,10 @@ class Profiler:
         if options.start_profile:
             self.start()
 
+    def __getstate__(self) -> dict[str, Any]:
+        self.recorder.check_copied(self)
+        return self.__dict__
+
     def _ready(self) -> None:
         assert self._on_trace_ready is not None
         self._on_trace_ready(self)

@@ -67,6 +67,14 @@ class Recorder:
         if framework.device_target() == "CPU":
             self._arm()
 
+    def check_copied(self, owner: object) -> None:
+        """Raise `TypeError` where the owner cannot be pickled or copied: this has files of a window open."""
+        if self._window is not None or self._sink is not None:
+            raise TypeError(
+                f"A {type(owner).__name__} cannot be pickled or copied once it has recorded, as it holds open files. "
+                "Do it before, or make another one."
+            )
+
     def _arm(self) -> None:
         """Have data pipelines recorded that are built from now on, before the first window opens."""
         from instrument.profiler.backends import cpu

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from instrument import paths
 from instrument._version import __version__
 from instrument.errors import InstrumentError
 from instrument.show.tables import escape
@@ -33,6 +34,8 @@ _VERBS = {
     "doctor": "try what instrument does on this machine, and say what works, what does not, and why",
     "landscape": "show, draw or export the loss landscapes of a run",
 }
+#: Arguments of verbs that are paths.
+_PLACES = ("a", "b", "run", "runs", "path", "directory", "compare", "out", "output", "timeline")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name must not stop us
     try:
         arguments = _parser(words).parse_args(words)
+        _check_places(arguments)
         code: int = arguments.command(arguments)
         if sys.stdout is not None:  # it was closed before we started
             sys.stdout.flush()
@@ -56,6 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"instrument: {escape(str(error))}", file=sys.stderr)
         return 1
     return code
+
+
+def _check_places(arguments: argparse.Namespace) -> None:
+    """Raise `OSError` for a URL where a verb takes a path: an output would become a folder of that name."""
+    for name in _PLACES:
+        value = getattr(arguments, name, None)
+        for place in value if isinstance(value, list) else [value]:
+            if isinstance(place, str) and paths.is_url(place):
+                raise OSError(f"{place} is a URL; expected a path of this machine: {paths.url_hint(place)}")
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
