@@ -53,8 +53,7 @@ class Item(NamedTuple):
 class Event(NamedTuple):
     """What one `record(step)` hands over: scalars by tag, and the items of all other kinds.
 
-    `aliases` are the names that TensorBoard's dialect has for some kinds and tags: it shows one kind a tag. `ahead` is
-    the number of the ticket of a tensor that stands in the file already, 0 for none.
+    `aliases` are the names that TensorBoard's dialect has for some kinds and tags: it shows one kind a tag.
     """
 
     step: int
@@ -62,7 +61,6 @@ class Event(NamedTuple):
     items: Sequence[Item] = ()
     scalars: Mapping[str, float] = _NO_SCALARS
     aliases: dict[tuple[str, str], str] = _NO_ALIASES
-    ahead: int = 0
 
     @classmethod
     def of(cls, step: int, wall_time: float, items: Iterable[Item]) -> Event:

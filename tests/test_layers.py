@@ -1,7 +1,7 @@
 """Who may import whom: each import statement in `instrument/`, wherever it stands, against one table.
 
-Values go down through the writing half and up through the reading half; the halves meet in values, codec and eventfile
-only. What is imported under `if TYPE_CHECKING` counts for the direction, but is not loaded.
+Values go down through the writing half and up through the reading half; the halves meet in values, codec, eventfile and
+ringfile only. What is imported under `if TYPE_CHECKING` counts for the direction, but is not loaded.
 """
 
 from __future__ import annotations
@@ -23,19 +23,37 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "findings": set(),
     "errors": set(),
+    "suggestions": set(),
     "forks": set(),
     "paths": set(),
+    "descriptors": set(),
+    "processes": {"descriptors"},
     "events": {"numpy"},
     "values": {"events", "numpy"},
-    "eventfile": {"errors", "crc32c", "numpy"},
+    "eventfile": {"errors", "descriptors", "crc32c", "numpy"},
     "codec": {"values", "events", "errors", "numpy", "google.protobuf", "PIL"},
+    # The ring buffer as a file: workers drain it, readers and the next recorder find what is left in it.
+    "ringfile": {"codec", "eventfile", "values", "events", "errors", "descriptors", "numpy"},
     # the writing half
     "framework": {"errors", "_version", "mindspore", "numpy"},
-    "write": {"codec", "eventfile", "values", "events", "errors", "forks", "numpy", "crc32c"},
+    "write": {
+        "ringfile",
+        "codec",
+        "eventfile",
+        "values",
+        "events",
+        "errors",
+        "forks",
+        "descriptors",
+        "processes",
+        "numpy",
+        "crc32c",
+    },
     "marked": set(),
     "marks": {"marked"},
     "collect": {
         "write",
+        "ringfile",
         "codec",
         "values",
         "errors",
@@ -48,7 +66,19 @@ ALLOWED: dict[str, set[str]] = {
         "psutil",
     },
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
-    "profiler": {"write", "codec", "values", "errors", "framework", "marks", "paths", "_version", "mindspore", "numpy"},
+    "profiler": {
+        "suggestions",
+        "write",
+        "codec",
+        "values",
+        "errors",
+        "framework",
+        "marks",
+        "paths",
+        "_version",
+        "mindspore",
+        "numpy",
+    },
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
         "collect",
@@ -76,12 +106,14 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "read": {"codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
+    "read": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
     "analyse": {"read", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
     "show": {
+        "suggestions",
         "analyse",
         "read",
+        "ringfile",
         "codec",
         "eventfile",
         "values",

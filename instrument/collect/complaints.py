@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from instrument.codec import event as event_codec
 from instrument.errors import RecordingError
+from instrument.ringfile.commit import Notice
 from instrument.values import Item
-from instrument.write.commit import Notice
 from instrument.write.limits import item_bound_bytes
 
 log = logging.getLogger("instrument")

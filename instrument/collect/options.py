@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from instrument import framework, paths
+from instrument.codec.dialects import LAYOUTS, MINDSPORE
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.collect.sampler import check_interval
 from instrument.collect.system import load_psutil
-from instrument.write.layout import LAYOUTS, MINDSPORE
-from instrument.write.pool import DEFAULT_RING_BYTES, open_sink
+from instrument.write.pool import DEFAULT_RING_BYTES, default_processes, open_sink
 from instrument.write.sink import Sink, Target
-from instrument.write.spawn import default_processes
 
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]*")
 _SWITCHES = (

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 SUFFIX = "_MS"
 LINEAGE_SUFFIX = "_lineage"
+#: Ring files stand beside event files, hidden from all readers.
+RING_PREFIX = ".instrument-ring-"
 SUMMARY, PROFILE, TENSORBOARD = "summary", "profile", "tensorboard"
 
 _PATTERNS = {
@@ -73,6 +75,8 @@ def parse(name: str, kind: str = SUMMARY) -> EventFileName | None:
 
 def recognise(name: str) -> EventFileName | None:
     """The parts of the name of an event file of any kind, TensorBoard's too; None for any other file."""
+    if name.startswith(RING_PREFIX):  # its host may be called anything
+        return None
     return parse(name) or parse(name, PROFILE) or _parse_tensorboard(name)
 
 

@@ -37,7 +37,7 @@ class Request:
 
 
 class Window:
-    """Opened at construction.
+    """Opened at construction, when the operators that were called before have run.
 
     Raises:
         Exception: whatever the backend raises; nothing is left behind then.
@@ -53,7 +53,6 @@ class Window:
         #: What an operator raised that was still running when the window closed.
         self.error: Exception | None = None
         try:
-            framework.wait_for_operators()
             self.marks = marks.open_window(settle=framework.wait_for_operators)
             backend.start(self.directory)
         except BaseException:

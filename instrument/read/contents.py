@@ -7,7 +7,7 @@ read anew, one that is gone is forgotten: what was followed equals what is opene
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from instrument.codec import tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
@@ -15,7 +15,7 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.event_file import EventFile, Key, Told
-from instrument.read.points import Part, Points, merge, replaced
+from instrument.read.points import Part, Points, is_sampled, merge, replaced, superseded
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
@@ -26,6 +26,7 @@ class Contents:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
+        self._in_order: list[EventFile] | None = None
         self._notes: list[Damage] = []
 
     def note(self, damage: Damage) -> None:
@@ -37,7 +38,7 @@ class Contents:
         """Read what is new in the files at these paths, whose names must be those of event files."""
         wanted = list(paths)
         copies = _copies(wanted)
-        known, self._files = self._files, {}
+        known, self._files, self._in_order = self._files, {}, None
         for path in wanted:
             if path not in copies:
                 file = known.get(path)
@@ -47,7 +48,10 @@ class Contents:
     @property
     def files(self) -> list[EventFile]:
         """The files, the oldest first; names with the same second do not tell which that is, their points do."""
-        return sorted(self._files.values(), key=lambda file: (file.name.seconds, file.first_wall_time, file.path))
+        if self._in_order is None:
+            order = lambda file: (file.name.seconds, file.first_wall_time, file.path)  # noqa: E731
+            self._in_order = sorted(self._files.values(), key=order)
+        return self._in_order
 
     def keys(self) -> set[Key]:
         """Kind and tag of each series."""
@@ -55,23 +59,19 @@ class Contents:
 
     def parts(self, key: Key) -> list[Part]:
         """The parts of a series, in the order in which their files were opened; none where there is no such series."""
-        return [
-            Part(file.name.writer, file.first_wall_time, file.last_wall_time, file.points[key])
-            for file in self.files
-            if key in file.points
-        ]
+        return _parts(self.files, key)
 
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step of all points that stand, and their last wall time; None without points."""
         found: dict[object, tuple[int, int, float]] = {}
-        for key in self.keys():
-            parts = self.parts(key)
-            columns = parts[0].points.columns()
-            # Series that are recorded together share these columns.
-            where: object = (id(columns.step), id(columns.wall_time)) if len(parts) == 1 else key
-            if where not in found:
+        for key, parts, where in self._series():
+            if where in found:
+                continue
+            extent = parts[0].points.extent() if len(parts) == 1 else None
+            if extent is None:
                 points = merge(Points, *key, parts, superseded=False)
-                found[where] = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+                extent = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+            found[where] = extent
         if not found:
             return None
         first, last, wall_time = zip(*found.values(), strict=True)
@@ -80,6 +80,25 @@ class Contents:
     def replaced(self, keys: Iterable[Key]) -> int:
         """How many points of these series, given by kind and tag, a later start has replaced."""
         return sum(replaced(self.parts(key)) for key in keys)
+
+    def superseded(self) -> int:
+        """Return how many points of all series are superseded, which is how many reading leaves out."""
+        counts: dict[object, int] = {}
+        total = 0
+        for key, parts, together in self._series():
+            where = is_sampled(*key), together
+            if where not in counts:
+                is_plain = len(parts) == 1 and parts[0].points.extent() is not None
+                counts[where] = 0 if is_plain else superseded(*key, parts)
+            total += counts[where]
+        return total
+
+    def _series(self) -> Iterator[tuple[Key, list[Part], object]]:
+        """Each series with its parts; the last is equal for series that were recorded together, in all of the files."""
+        files = self.files
+        for key in self.keys():
+            parts = _parts(files, key)
+            yield key, parts, tuple(part.points.together for part in parts)
 
     @property
     def told(self) -> Iterator[Told]:
@@ -96,6 +115,14 @@ class Contents:
     def damage(self) -> list[Damage]:
         """Places that hold no frame, or a frame that is no event, or a value that is none."""
         return [one for file in self._files.values() for one in file.damage] + self._notes
+
+
+def _parts(files: Sequence[EventFile], key: Key) -> list[Part]:
+    return [
+        Part(file.name.writer, file.first_wall_time, file.last_wall_time, file.points[key])
+        for file in files
+        if key in file.points
+    ]
 
 
 def _copies(paths: list[str]) -> set[str]:

@@ -20,11 +20,13 @@ from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import folders, lineage, tail
+from instrument.read import file_kinds, folders, lineage, tail
 from instrument.read.contents import Contents
-from instrument.read.hints import listed, nearest, no_event_file
+from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
+from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
+from instrument.ringfile import pending
 from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
@@ -66,7 +68,7 @@ class Run:
             NoSuchRun: no file is of that rank.
         """
         if rank not in self.ranks:
-            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {', '.join(map(str, self.ranks)) or 'none'}")
+            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {ranges(self.ranks) or 'none'}")
         return Run(self.path, self.files, self.traces, self._is_live, rank)
 
     def _of_rank(self, files: Iterable[str]) -> list[str]:
@@ -75,7 +77,7 @@ class Run:
     def tags(self) -> dict[str, list[str]]:
         """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
         keys = self._contents.keys()
-        tags = {kind: sorted(tag for found, tag in keys if found == kind) for kind in KINDS}
+        tags = {kind: sorted((tag for found, tag in keys if found == kind), key=natural) for kind in KINDS}
         return {kind: found for kind, found in tags.items() if found}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
@@ -139,7 +141,7 @@ class Run:
         """
         kinds = [kind for kind, tags in self.tags().items() if tag in tags]
         if not kinds:
-            tags = sorted({known for tags in self.tags().values() for known in tags})
+            tags = sorted({known for tags in self.tags().values() for known in tags}, key=natural)
             raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {nearest(tag, tags)}")
         return kinds
 
@@ -184,7 +186,9 @@ class Run:
     @property
     def damage(self) -> list[Damage]:
         """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
-        return self._contents.damage
+        found = self._contents.damage
+        folders_of_files = {os.path.dirname(path) for path in (*self.files, *self.traces)}
+        return found + [one for folder in sorted(folders_of_files) for one in pending.damage(folder)]
 
     @property
     def gaps(self) -> list[Gap]:
@@ -197,6 +201,8 @@ class Run:
             self._read = Contents()
         if self.path not in (*self.files, *self.traces):
             self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
+        else:
+            folders.look_for_rings(self.path)
         for cached in ("_told", "landscapes"):
             self.__dict__.pop(cached, None)
         self._read.read(self.files)
@@ -233,7 +239,7 @@ class Run:
             self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
-        return sorted(tag for found, tag in self._contents.keys() if found == kind)
+        return sorted((tag for found, tag in self._contents.keys() if found == kind), key=natural)
 
     def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
         parts = self._contents.parts((kind, tag))
@@ -293,7 +299,7 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
     if follow and (os.path.isdir(path) or not os.path.exists(path)):
         return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} does not exist; an event file or the directory of one is expected")
+        raise NoSuchRun(f"{path} {absent(path)}; an event file or the directory of one is expected")
     if not os.path.isdir(path):
         return _read_file(path, follow)
     found = folders.event_files(path)
@@ -331,8 +337,12 @@ def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _read_file(path: str, follow: bool) -> Run:
+    folders.look_for_rings(path)
     files, traces = _sorted_out([path])
     if files and names.recognise(os.path.basename(path)) is None:
+        kind = file_kinds.described(path)
+        if kind:
+            raise NoSuchRun(f"{path} is {kind}, and no event file")
         raise NoSuchRun(
             f"{path} is no event file by its name; one is called {names.join('events', 0, 0, names.SUFFIX)} "
             "with other numbers, and read() takes it or its directory"
@@ -350,7 +360,7 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
     """
     root = _local(root)
     if not os.path.isdir(root):
-        kind = "is a file" if os.path.exists(root) else "does not exist"
+        kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
     found = folders.find(root)
     return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes)

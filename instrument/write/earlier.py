@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from instrument.codec import tensorboard
+from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import is_being_written
-from instrument.write.layout import LAYOUTS
 
 log = logging.getLogger("instrument")
 

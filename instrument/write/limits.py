@@ -6,9 +6,10 @@ import sys
 from typing import Any
 
 from instrument.codec import event as event_codec
+from instrument.codec.dialects import MINDSPORE, Layout
 from instrument.events import LINEAGE_KINDS, Event, Item
-from instrument.write.commit import SUMMARY, State
-from instrument.write.layout import MINDSPORE, Layout
+from instrument.ringfile.commit import SUMMARY
+from instrument.ringfile.control import State
 
 
 def upper_bound_bytes(event: Event, layout: Layout = MINDSPORE) -> int:

@@ -19,8 +19,8 @@ from instrument.codec import lineage as lineage_codec
 from instrument.codec import trace as trace_codec
 from instrument.eventfile import crc
 from instrument.read import traces
+from instrument.ringfile import commit
 from instrument.values import Event, Gap, Item, LossSurface, Text, Trace
-from instrument.write import commit
 from tests.docs import plain_frames, plain_reader, plain_tensorboard
 from tests.read import build
 

@@ -20,8 +20,8 @@ import pytest
 from instrument import Run, SummaryRecord, read
 from instrument.codec import graph as graph_codec
 from instrument.codec.tensor import DTYPE_NUMBERS
+from instrument.ringfile.commit import gap_item
 from instrument.values import Event, Gap, Histogram, Image, Tensor
-from instrument.write.commit import gap_item
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 from tests.integration.conftest import ROOT, Script

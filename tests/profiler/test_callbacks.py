@@ -278,3 +278,13 @@ def test_a_callback_is_copied_before_its_window_only(
     for owner, name in ((callback, "StopAtStep"), (callback.profiler, "Profiler")):
         with pytest.raises(TypeError, match=f"A {name} cannot be pickled or copied once it has recorded, "):
             way(owner)
+
+
+def test_a_copy_belongs_to_itself(tmp_path: Path, device: FakeBackend) -> None:
+    """`on_trace_ready` of a copied profiler is called with the copy."""
+    ready: list[Any] = []
+    original = Profiler(tmp_path, start_profile=False, on_trace_ready=ready.append)
+    copied = copy.deepcopy(original)
+    copied.start()
+    copied.stop()
+    assert ready == [copied]

@@ -29,14 +29,15 @@ def test_nothing_that_moves_the_cursor_is_printed(text: str, shown: str) -> None
 
 
 def test_long_names_are_shortened_in_the_middle() -> None:
-    """60 columns are kept whole; beyond that both ends remain."""
-    assert name("x" * 60) == "x" * 60
-    assert name("a" * 2500 + "b" * 2500) == "a" * 28 + "..." + "b" * 28
+    """Where a width is given; both ends remain."""
+    assert name("x" * 60, 60) == "x" * 60
+    assert name("x" * 600) == "x" * 600
+    assert name("a" * 2500 + "b" * 2500, 60) == "a" * 28 + "..." + "b" * 28
     assert name("Gradients/Default/net/" + "long/" * 20 + "conv2/Grad/MatMul-op0", 40) == (
         "Gradients/.../long/conv2/Grad/MatMul-op0"
     )
     assert name("a/" + "b" * 100, 23) == "a/bbbbbbbb...bbbbbbbbbb"
-    assert name("\n" * 40) == r"\n" * 14 + "..." + r"\n" * 14
+    assert name("\n" * 40, 60) == r"\n" * 14 + "..." + r"\n" * 14
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_verify_as_json_and_csv(damaged: Path, capsys: pytest.CaptureFixture[str
     """The same facts."""
     assert main(["verify", str(damaged), "--json"]) == 1
     (report,) = json.loads(capsys.readouterr().out)
-    assert (report["frames"], report["values"], report["damaged_places"], report["unfinished_end"]) == (4, 3, 1, True)
+    assert (report["frames"], report["values"], report["damaged_places"], report["unfinished_ends"]) == (4, 3, 1, 1)
     assert [one["torn"] for one in report["damage"]] == [False, True]
     assert main(["verify", str(damaged), "--csv"]) == 1
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
@@ -115,5 +115,6 @@ def test_what_is_no_regular_file_is_refused(
     os.mkfifo("pipe")
     for path in ("pipe", "/dev/zero"):
         assert main([*verb, path]) == 1
-        assert "it is no regular file" in capsys.readouterr().err
+        kind = "a pipe" if path == "pipe" else "a device"
+        assert f"{path} is {kind}; an event file or a directory is expected" in capsys.readouterr().err
     assert os.listdir() == ["pipe"]

@@ -15,9 +15,10 @@ from instrument.codec import event as event_codec
 from instrument.codec import wire
 from instrument.codec.lineage import custom_message
 from instrument.eventfile.reader import EventFileReader
+from instrument.ringfile import commit
+from instrument.ringfile.commit import LINEAGE, SUMMARY, Committer, Job, Notice
+from instrument.ringfile.control import State
 from instrument.values import Event, Gap, Item
-from instrument.write import commit
-from instrument.write.commit import LINEAGE, SUMMARY, Committer, Job, Notice, State
 from instrument.write.exports import export_tensors
 from instrument.write.limits import item_bound_bytes, upper_bound_bytes
 from tests.write.build import both, custom, frame_count, gaps, numbers, scalar, tensor

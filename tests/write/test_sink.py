@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from dataclasses import astuple
 from pathlib import Path
 
@@ -155,9 +156,9 @@ def test_close_with_nothing_to_write(sink_at: OpenSink, tmp_path: Path, workers:
     before = time.time()
     sink = sink_at(workers)
     sink.flush()
+    sink.close()
     (path,) = tmp_path.iterdir()
     assert str(path) == sink.path
-    sink.close()
     (payload,) = EventFileReader(sink.path)
     (wall_time,) = np.frombuffer(payload[1:9], "<f8")
     assert before <= wall_time <= time.time()
@@ -423,13 +424,15 @@ def test_a_sink_that_is_forgotten(tmp_path: Path, workers: int) -> None:
     sink = open_sink(Target(str(tmp_path)), workers)
     for step in range(200):
         sink.write(scalar(step))
-    with pytest.warns(ResourceWarning) if workers else pytest.MonkeyPatch.context():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         del sink
         gc.collect()
     wait_for_workers_to_end(tmp_path)
     assert steps(only_file(tmp_path)) == list(range(200))
+    assert [path.name for path in tmp_path.iterdir()] == [only_file(tmp_path).name]
     wait_until(lambda: not workers or set(os.listdir("/proc/self/fd")) <= before)
-    wait_until(lambda: "instrument-watch" not in {thread.name for thread in threading.enumerate()})
+    wait_until(lambda: "instrument-monitor" not in {thread.name for thread in threading.enumerate()})
 
 
 @WORKERS
@@ -441,7 +444,7 @@ def test_a_closed_sink_leaves_nothing_open(tmp_path: Path, workers: int) -> None
         sink.write(scalar(1))
         sink.close()
         assert len(os.listdir("/proc/self/fd")) == before
-        assert "instrument-watch" not in {thread.name for thread in threading.enumerate()}
+        assert "instrument-monitor" not in {thread.name for thread in threading.enumerate()}
 
 
 @WORKERS
