@@ -133,9 +133,7 @@ class Points:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError(
-                "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
-            ) from error
+            raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
         writers = [self.writers[index] for index in self.writer_index.tolist()]
         columns = {
             "step": self.step,
