@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     # The ring buffer as a file: workers drain it, readers and the next recorder find what is left in it.
     "ringfile": {"codec", "eventfile", "values", "events", "errors", "descriptors", "numpy"},
     # the writing half
-    "framework": {"errors", "_version", "mindspore"},
+    "framework": {"errors", "_version", "mindspore", "numpy"},
     "write": {
         "ringfile",
         "codec",

@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 
 from instrument.errors import CorruptMessage
 from instrument.eventfile import access
-from instrument.eventfile.access import Identity
+from instrument.eventfile.access import Identity, OpenFile
 from instrument.eventfile.blocks import Damage
-from instrument.ringfile import snapshot
-from instrument.ringfile.header import UnknownVersion
+from instrument.ringfile import locks, snapshot
+from instrument.ringfile.header import UnknownVersion, is_ring_file
 from instrument.ringfile.replay import replay
 
 #: Device, inode, size and first bytes, with the checksum of the header: its time is in it.
 State = tuple[int, int, int, bytes]
 _START_BYTES = 16
+#: The first event of a file has the time at which it was made.
+_FINGERPRINT_BYTES = 64
 
 
 @dataclass
@@ -76,6 +78,26 @@ def waiting(directory: str) -> dict[str, Pending]:
     return dict(_known.get(directory, {}))
 
 
+def is_recording(directory: str) -> bool:
+    """Return True where a process holds a ring file of a directory; False where the file system has no locks."""
+    with suppress(OSError):
+        with os.scandir(directory) as entries:
+            rings = [entry.path for entry in entries if is_ring_file(entry.name)]
+        return any(map(_is_held, rings))
+    return False
+
+
+def _is_held(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return locks.is_held(fd) is True
+    finally:
+        os.close(fd)
+
+
 def _state(path: str) -> State:
     """Return what tells a ring file from another one that takes its place."""
     try:
@@ -113,14 +135,15 @@ def _read(path: str, state: State) -> Pending | None:
     pending.events = result.events
     for tail in result.tails:
         try:
-            status = os.stat(tail.path)
+            with OpenFile(tail.path) as file:
+                identity, start = file.identity, bytes(file.read(0, min(tail.kept_bytes, _FINGERPRINT_BYTES)))
         except OSError:
             if tail.data:
                 reason = f"its event file {tail.path} is gone; `instrument repair` makes it again"
                 pending.damage.append(_whole(path, state, reason))
             continue
-        identity = status.st_dev, status.st_ino
-        access.set_tail(identity, access.Tail(tail.kept_bytes, tail.data))
+        name = os.path.basename(os.path.realpath(tail.path))
+        access.set_tail(identity, access.Tail(tail.kept_bytes, tail.data, name, start))
         pending.files.append(identity)
     return pending
 

@@ -15,6 +15,7 @@ import contextlib
 import io
 import keyword
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -22,21 +23,22 @@ from importlib import import_module
 from typing import NoReturn
 
 from instrument._version import __version__
-from instrument.analyse.layout import WRAP, Column, Screen, prose, table
+from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
 from instrument.show.terminal import screen, tell
 from instrument.suggestions import did_you_mean
 
 _VERBS = {
     "ls": "list the runs at or below a directory",
-    "show": "show what a run recorded",
+    "show": "show what runs recorded",
     "scalars": "show the numbers of runs, with their curves",
-    "compare": "compare the numbers and the hyper-parameters of two runs",
+    "compare": "compare the best and last numbers and the hyper-parameters of runs",
     "lineage": "list runs with their hyper-parameters and metrics, sorted and filtered",
-    "export": "write a run into files of another format",
+    "report": "write runs into one page with all their curves, which opens without a network",
+    "export": "write runs into files of another format",
     "import": "write TensorBoard's event files in MindSpore's dialect",
     "verify": "check every frame and every value of event files",
-    "repair": "copy what is whole of damaged event files into new ones",
+    "repair": "append what killed recorders left, or copy what is whole into new event files",
     "profile": "explain where the time of a training goes",
     "doctor": "try what works on this machine, and say what does not, and why",
     "landscape": "show, draw or export the loss landscapes of a run",
@@ -71,7 +73,7 @@ def _end(status: int, message: str = "") -> int:
     """Print a last line on stderr, leave nothing in a buffer that could fail at exit, and return `status`."""
     with contextlib.suppress(OSError, ValueError):
         if message:
-            tell(message)
+            tell(message, RED)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -107,12 +109,15 @@ def _run(words: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors propose the option that was meant."""
+    """A parser whose errors propose the option, or the value of one, that was meant."""
 
     def error(self, message: str) -> NoReturn:
         words = message.partition("unrecognized arguments: ")[2].split()
         wrong = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
         known = [option for option in self._option_string_actions if option.startswith("--")]
+        choice = re.search(r"argument (\S+): invalid choice: '(.*?)' \(", message)
+        if choice:
+            wrong, known = choice[2], list(self._option_string_actions[choice[1].partition("/")[0]].choices or ())
         self.print_usage(sys.stderr)
         sentence = f"{self.prog}: error: {message}{did_you_mean(wrong, known) if wrong else ''}"
         self.exit(2, prose(sentence, screen(sys.stderr), "  ") + "\n")
