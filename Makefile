@@ -1,7 +1,8 @@
-# Everything runs in virtual environments that these targets make, named .venv*. They need a Python of version 3.10
-# to 3.12 and a package index; PYTHON=... names the Python to be used where the first one found is not the right one.
+# Everything runs in virtual environments that these targets make. They need a Python of version 3.10 to 3.12 and a
+# package index; PYTHON=... names the Python to use where the first one found is not the right one. `.venv`, the name
+# that people give to an environment of their own, is never touched.
 
-VENV := .venv
+VENV := .venv-instrument
 LINT := .venv-lint
 ORACLE := .venv-oracle
 TENSORBOARD := .venv-tensorboard
@@ -10,12 +11,37 @@ DOCS := .venv-docs
 DIST := .venv-dist
 PYTHON_VERSIONS := 3.11 3.12 3.10
 PIP_INSTALL := -m pip --disable-pip-version-check --no-input -qq install
+# What targets, and setuptools, put into build/.
+BUILT := demo_run site lib bdist.* unsaid faults.json write.json read.json profiled.json trace.json dist.log
+# Environments of tools/test_matrix.py.
+MATRIX = $(patsubst %/installed,%,$(wildcard .venv-matrix-*/installed))
 
-# $(call make_venv,DIRECTORY): an empty environment with the first Python that serves.
+# A stamp in an environment says that one of these targets made it: others are neither cleared nor removed.
+# $(call is_not_ours,DIRECTORY): true for a link, and for a folder without a stamp.
+is_not_ours = { [ -L $(1) ] || { [ -e $(1) ] && ! ls $(1)/*.stamp >/dev/null 2>&1; }; }
+
+# $(call check_ours,DIRECTORY): refuse to clear what these targets did not make.
+define check_ours
+if $(call is_not_ours,$(1)); then \
+echo "$(1) was not made by this Makefile and is left as it is: move it away, then try again." >&2; exit 3; fi
+endef
+
+# $(call new_venv,DIRECTORY): an empty environment with $$python. The stamp comes first: what is interrupted is ours too.
+define new_venv
+echo "Making $(1) with $$python" && rm -rf $(1) && mkdir $(1) && touch $(1)/venv.stamp && $$python -m venv $(1)
+endef
+
+# $(call make_venv,DIRECTORY): an empty environment with the first usable Python.
 define make_venv
+$(call check_ours,$(1)); \
 python=$$(tools/find-python $(PYTHON_VERSIONS)) || \
 { echo "Install one, or name one: make PYTHON=/path/to/python" >&2; exit 3; }; \
-echo "Making $(1) with $$python" && $$python -m venv --clear $(1)
+$(call new_venv,$(1))
+endef
+
+# $(call remove_venv,DIRECTORY): remove an environment that these targets made; another one is named and left.
+define remove_venv
+if $(call is_not_ours,$(1)); then echo "left: $(1), not made by this Makefile"; else rm -rf $(1); fi
 endef
 
 .DEFAULT_GOAL := help
@@ -29,7 +55,8 @@ help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-learn, record and profile it, show what is there
-	@$(VENV)/bin/python examples/lenet5.py
+	@rm -rf build/demo_run && mkdir -p build
+	@$(VENV)/bin/python examples/lenet5.py build/demo_run
 
 test: lint $(VENV)/test.stamp ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight and TensorBoard too
 	@$(MAKE) --no-print-directory oracle || echo "Going on without MindInsight: tests that ask it are skipped."
@@ -98,15 +125,18 @@ bench-profile: $(VENV)/base.stamp ## Measure profiling beside MindSpore's own fo
 
 # A build that warns is none: setuptools says by a warning what a later release will refuse.
 dist: $(DIST)/installed.stamp ## Build the source distribution, and the wheel out of it, into dist/
-	@rm -rf dist build/dist.log && mkdir -p build
+	@rm -rf dist/mindspore_instrument-* build/dist.log && mkdir -p build
 	@env -u PYTHONDONTWRITEBYTECODE $(DIST)/bin/python -m build > build/dist.log 2>&1 && ! grep -E 'warning:|Warning|[Dd]eprecat' build/dist.log || \
 	{ cat build/dist.log >&2; exit 1; }
-	@$(DIST)/bin/python -m twine check --strict dist/*
+	@$(DIST)/bin/python -m twine check --strict dist/mindspore_instrument-*
 
-clean: ## Remove all that these targets made: environments, caches, builds, recordings
-	rm -rf $(VENV) $(LINT) $(ORACLE) $(TENSORBOARD) $(BENCH) $(DOCS) $(DIST) .venv-matrix-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
-	rm -rf *_run examples/*_run pandas_runs demo_landscape rank_* kernel_meta
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+# Runs, packages and environments that somebody else put here have other names, or no stamp, and stay.
+clean: ## Remove what these targets made: environments, caches, builds, the run of the demo; nothing else
+	@$(foreach venv,$(VENV) $(LINT) $(ORACLE) $(TENSORBOARD) $(BENCH) $(DOCS) $(DIST),$(call remove_venv,$(venv));)
+	rm -rf $(MATRIX) $(addprefix build/,$(BUILT)) dist/mindspore_instrument-* mindspore_instrument.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache
+	find benchmarks examples instrument tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	@for folder in build dist; do [ ! -d $$folder ] || rmdir $$folder 2>/dev/null || echo "left: $$folder, which holds other files"; done
 
 $(VENV)/base.stamp: setup.cfg pyproject.toml
 	@$(call make_venv,$(VENV))
@@ -150,8 +180,8 @@ $(TENSORBOARD)/installed.stamp: tools/tensorboard-requirements.txt
 	{ rm -rf $(TENSORBOARD); echo "TensorBoard could not be installed: $(TENSORBOARD) is not made." >&2; exit 4; }
 
 $(ORACLE)/installed.stamp: tools/oracle-requirements.txt
-	@python=$$(PYTHON= tools/find-python 3.10 3.11) || \
+	@$(call check_ours,$(ORACLE)); python=$$(PYTHON= tools/find-python 3.10 3.11) || \
 	{ echo "MindInsight needs Python 3.10 or 3.11: $(ORACLE) is not made." >&2; exit 3; }; \
-	echo "Making $(ORACLE) with $$python" && $$python -m venv --clear $(ORACLE) && \
+	$(call new_venv,$(ORACLE)) && \
 	$(ORACLE)/bin/python $(PIP_INSTALL) -r tools/oracle-requirements.txt && touch $@ || \
 	{ rm -rf $(ORACLE); echo "MindInsight could not be installed: $(ORACLE) is not made." >&2; exit 4; }

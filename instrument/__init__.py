@@ -78,7 +78,10 @@ if not TYPE_CHECKING:  # to a type checker this would say that any name is there
         try:
             module_name, attribute = _HOMES[name]
         except KeyError:
-            raise AttributeError(f"module 'instrument' has no attribute {name!r}") from None
+            from instrument.suggestions import did_you_mean
+
+            hint = "" if name.startswith("_") else did_you_mean(name, __all__)
+            raise AttributeError(f"module 'instrument' has no attribute {name!r}{hint}") from None
         module = import_module(module_name)
         value = module if attribute is None else getattr(module, attribute)
         globals()[name] = value

@@ -6,7 +6,10 @@ says which are missing; a missing one raises `FrameworkError` where it is needed
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
+import logging
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -14,11 +17,14 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import mindspore
+import numpy as np
 from mindspore import context, nn, ops
 from mindspore.communication.management import get_group_size, get_rank
 
 from instrument._version import SUPPORTED_MINDSPORE
 from instrument.errors import FrameworkError
+
+log = logging.getLogger("instrument")
 
 _SUMMARY_RECORD = "mindspore.train.summary.summary_record"
 _DEBUG_OPS = "mindspore.ops.operations.debug_ops"
@@ -34,6 +40,34 @@ _PRIVATE = {
     "GlobalContext": ("mindspore._c_dataengine",),
     "ITERATORS_LIST": ("mindspore.dataset.engine.iterators",),
 }
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+#: The last release whose compiled part was built for NumPy 1.
+_LAST_FOR_NUMPY_1 = (2, 10)
+
+
+def _prepare_numpy() -> None:
+    """Take MindSpore's first error out of the way where NumPy 2 is installed, and warn of the others.
+
+    When MindSpore parses the arguments of an operation for the first time in a process, it asks NumPy for the table of
+    functions of NumPy 1. NumPy 2 raises an ImportError, which MindSpore logs and leaves pending: that operation ends
+    with a SystemError. Later operations do without the table. Arguments that are refused get as far as the parser and
+    no further, so that neither a device nor an operation is started here.
+    """
+    major = int(np.__version__.partition(".")[0])
+    if major < 2 or tuple(int(part) for part in version().split(".")[:2] if part.isdigit()) > _LAST_FOR_NUMPY_1:
+        return
+    refused = contextlib.suppress(ImportError, SystemError, TypeError, ValueError, RuntimeError)
+    with contextlib.redirect_stderr(io.StringIO()), refused:  # NumPy writes a traceback; the warning below sums it up
+        mindspore.Tensor(0).reshape("no shape")
+    log.warning(
+        "MindSpore %s was built for NumPy 1, and NumPy %s is installed. What is recorded is right, but operations of "
+        "MindSpore with NumPy numbers fail (tensor + np.float32(1)), and so do data sets whose rows hold plain numbers "
+        "(NumpySlicesDataset of labels). Install NumPy 1: pip install 'numpy<2'", version(), np.__version__,
+    )  # fmt: skip
 
 
 @functools.cache
@@ -216,6 +250,7 @@ def evaluation_of(model: Any) -> tuple[Any, tuple[int, int] | None] | None:
 
 
 def version() -> str:
+    """MindSpore's version, such as "2.10.0"."""
     return str(mindspore.__version__)
 
 
@@ -284,3 +319,6 @@ def watch_iterators(before: Callable[[], bool], after: Callable[[Any], None]) ->
 def is_alive(iterator: Any) -> bool:
     """Whether an iterator still has its pipeline."""
     return getattr(iterator, "_runtime_context", None) is not None
+
+
+_prepare_numpy()

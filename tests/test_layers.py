@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "findings": set(),
     "errors": set(),
+    "suggestions": set(),
     "forks": set(),
     "descriptors": set(),
     "processes": {"descriptors"},
@@ -33,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     # The ring buffer as a file: workers drain it, readers and the next recorder find what is left in it.
     "ringfile": {"codec", "eventfile", "values", "events", "errors", "descriptors", "numpy"},
     # the writing half
-    "framework": {"errors", "_version", "mindspore"},
+    "framework": {"errors", "_version", "mindspore", "numpy"},
     "write": {
         "ringfile",
         "codec",
@@ -63,7 +64,18 @@ ALLOWED: dict[str, set[str]] = {
         "psutil",
     },
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
-    "profiler": {"write", "codec", "values", "errors", "framework", "marks", "_version", "mindspore", "numpy"},
+    "profiler": {
+        "suggestions",
+        "write",
+        "codec",
+        "values",
+        "errors",
+        "framework",
+        "marks",
+        "_version",
+        "mindspore",
+        "numpy",
+    },
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
         "collect",
@@ -91,10 +103,11 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "read": {"ringfile", "codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
+    "read": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
     "analyse": {"read", "trace", "values", "errors", "_version", "numpy", "pandas"},
     "show": {
+        "suggestions",
         "analyse",
         "read",
         "ringfile",

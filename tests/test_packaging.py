@@ -20,8 +20,12 @@ from instrument._version import SUPPORTED_MINDSPORE
 from instrument.show.health import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
+#: What fails with MindSpore 2.10 on NumPy 2: the first operation in PyNative mode, NumPy numbers, rows of numbers.
 TRAINING = """
 import numpy as np, mindspore as ms
+ms.set_context(mode=ms.PYNATIVE_MODE)
+assert ms.Tensor(np.ones((2, 3), np.float32)).reshape((3, 2)).shape == (3, 2)
+assert (ms.Tensor([1.0]) + np.float32(1)).asnumpy().tolist() == [2.0]
 from mindspore import nn
 from mindspore.dataset import NumpySlicesDataset
 from mindspore.train import Model
@@ -29,7 +33,7 @@ from instrument import SummaryCollector, read
 rows = np.ones((20, 4), np.float32)
 network = nn.Dense(4, 1)
 model = Model(network, nn.MSELoss(), nn.SGD(network.trainable_params(), 0.01))
-data = NumpySlicesDataset((rows, rows[:, :1]), ["x", "y"]).batch(2)
+data = NumpySlicesDataset((rows, rows[:, 0]), ["x", "y"]).batch(2)
 model.train(1, data, callbacks=[SummaryCollector("run", collect_freq=1, system_metrics=True)], dataset_sink_mode=False)
 run = read("run")
 assert run.scalars("loss/auto").step.tolist() == list(range(1, 11))
@@ -62,6 +66,20 @@ def test_supported_mindspore_is_the_same_everywhere(config: configparser.ConfigP
     (asked,) = [one for one in entries(config["options"]["install_requires"]) if one.startswith("mindspore")]
     assert asked == f"mindspore>={first[0]}.{first[1]},<{major}.{last + 1}"
     assert f"MindSpore {first[0]}.{first[1]} to {major}.{last}" in (ROOT / "README.md").read_text()
+
+
+def test_numpy_is_the_one_that_mindspore_is_built_for(config: configparser.ConfigParser) -> None:
+    """NumPy 1 is asked for, as no supported MindSpore works with NumPy 2 in all that users do."""
+    (asked,) = [one for one in entries(config["options"]["install_requires"]) if one.startswith("numpy")]
+    assert asked == "numpy>=1.22,<2"
+    assert framework_releases() == SUPPORTED_MINDSPORE[1]
+
+
+def framework_releases() -> tuple[int, ...]:
+    """The last release of MindSpore that the code says is built for NumPy 1."""
+    text = (ROOT / "instrument" / "framework.py").read_text()
+    (numbers,) = re.findall(r"^_LAST_FOR_NUMPY_1 = \((\d+), (\d+)\)$", text, re.MULTILINE)
+    return tuple(map(int, numbers))
 
 
 def test_every_extra_that_a_message_names_exists(config: configparser.ConfigParser) -> None:

@@ -83,10 +83,17 @@ def prepared(environment: Path, row: Row) -> Path:
     wanted = "\n".join((*row.requirements, (ROOT / "setup.cfg").read_text()))
     stamp = environment / "installed"
     if not (stamp.exists() and stamp.read_text() == wanted):
+        if environment.exists() and not stamp.exists():
+            raise FileExistsError(f"{environment} was not made by this script: move it away, then try again")
         print(f"   installing into {environment.name}", flush=True)
         shutil.rmtree(environment, ignore_errors=True)
+        environment.mkdir()
+        stamp.touch()
         subprocess.run([find_python(row.pythons), "-m", "venv", str(environment)], check=True)
-        subprocess.run([str(python), *PIP, *row.requirements, "-e", f"{ROOT}[test]"], check=True)
+        mindspore, numpy = row.requirements
+        subprocess.run([str(python), *PIP, mindspore, "-e", f"{ROOT}[test]"], check=True)
+        # By itself: setup.cfg asks for NumPy 1, and people have NumPy 2 all the same.
+        subprocess.run([str(python), *PIP, numpy], check=True)
         stamp.write_text(wanted)
     return python
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from instrument.analyse.layout import UNLIMITED, Screen, prose
 from instrument.analyse.table import Table
 from instrument.trace.events import MISSING
 
@@ -45,9 +46,10 @@ class Comparison:
         """All tables, in the order in which they are shown."""
         return [self.steps, self.each_step, self.operators, self.operator_types, self.unmatched]
 
-    def text(self, row_limit: int | None = 20) -> str:
-        """The tables with at most `row_limit` rows each, None for all."""
-        return "\n\n".join([self.title, *(table.text(row_limit) for table in self.tables())])
+    def text(self, row_limit: int | None = 20, screen: Screen = UNLIMITED) -> str:
+        """Return the tables with at most `row_limit` rows each, None for all."""
+        parts = (table.text(row_limit, screen=screen) for table in self.tables())
+        return "\n\n".join([prose(self.title, screen), *parts])
 
     def __str__(self) -> str:
         return self.text()

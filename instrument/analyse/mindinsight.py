@@ -9,14 +9,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from instrument.analyse import mindinsight_timeline
 from instrument.analyse.sources import WRITTEN_BY
+from instrument.analyse.sums import chosen
 from instrument.analyse.table import Table
+from instrument.trace.ascend import TRAINING_TRACE
 from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, Capture
+from instrument.trace.minddata import queued
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,11 +44,14 @@ _FRAMEWORK_COLUMNS = (
 )  # fmt: skip
 
 
-def files(profile: Profile, devices: int) -> Iterator[tuple[str, str]]:
-    """Names and contents of the files of one device, of `devices` in the window."""
+def files(profile: Profile, devices: int) -> Iterator[tuple[str, str | Iterable[str]]]:
+    """Names and contents, or the pieces of these, of the files of one device, of `devices` in the window."""
     device = profile.device
     yield f"profiler_info_{device}.json", json.dumps(_info(profile, devices), indent=1)
     yield from {"cpu": _cpu, "gpu": _gpu, "ascend": _ascend}[profile.target](profile)
+    if profile.target != "cpu":  # MindInsight has no such page for the CPU
+        yield f"{profile.target}_timeline_display_{device}.json", mindinsight_timeline.display(profile)
+        yield f"{profile.target}_timeline_summary_{device}.json", json.dumps(mindinsight_timeline.summary(profile))
     if steps := step_trace(profile):
         yield f"step_trace_raw_{device}_detail_time.csv", steps
         points = {name: profile.metadata.get(key, "") for name, key in (("fp_start", "fp_start"), ("bp_end", "bp_end"))}
@@ -145,6 +153,33 @@ def _ascend(profile: Profile) -> Iterator[tuple[str, str]]:
     lines.append(f"total op {sum(one['mean_ns'] for one in names) / _MS} 0")
     heads = ["====================op compute time====================", "op_name compute_time(ms) stream_id times", "-"]
     yield f"output_op_compute_time_{device}.txt", "\n".join(heads + lines) + "\n"
+    if rows := _ai_cpu_tasks(profile):
+        heading = (
+            "serial_number", "kernel_type", "total_time(ms)", "dispatch_time(ms)", "execution_time(ms)", "run_start",
+            "run_end",
+        )  # fmt: skip
+        yield f"aicpu_intermediate_{device}.csv", _text(heading, rows)
+
+
+def _ai_cpu_tasks(profile: Profile) -> list[tuple[Any, ...]]:
+    """A row for each execution on AI CPU, in ms and us.
+
+    Where no file of the AI CPUs tells it, the time of a task is that of its execution, and the one until it ran is 0.
+    """
+    capture, executions = profile.capture, profile.counted.executions
+    executions = executions[chosen(capture, executions, lambda operator: operator.side == AI_CPU)]
+    told = {(row["start_ns"], row["operator"]): row for row in capture.ai_cpu}
+    rows = []
+    for number, row in enumerate(executions, 1):
+        name = capture.operators[row["operator"]].name
+        task = told.get((row["start_ns"], row["operator"]))
+        total, dispatch = (int(row["duration_ns"]), 0) if task is None else (task["total_ns"], task["dispatch_ns"])
+        if row["task"] == MISSING:  # in the text form the number of an operator belongs to the log, not to its name
+            name = name.partition("-")[0]
+        us = (int(row["start_ns"]) // _US, int(row["start_ns"] + row["duration_ns"]) // _US)
+        times = (max(int(total), 0) / _MS, max(int(dispatch), 0) / _MS, int(row["duration_ns"]) / _MS)
+        rows.append((number, name, *times, *us))
+    return rows
 
 
 def _records(table: Table) -> list[dict[str, Any]]:
@@ -189,19 +224,21 @@ def step_trace(profile: Profile) -> str:
     start, total, interval, both = (np.ma.getdata(table[name])[places] for name in names)
     zero_ns = int(start[0]) - _TICK_NS if profile.capture.clock == "epoch" else 0
     moments = (start, start + total, start + interval, start + interval + both)
-    begin, end, forward, backward = (_with_mean((moment - zero_ns) // _TICK_NS) for moment in moments)
+    begin, end, forward, backward = ((moment - zero_ns) // _TICK_NS for moment in moments)
     columns = [begin, end, end - begin, forward, backward, forward - begin, backward - forward, end - backward]
     reduces, heading = _reduces(profile.capture, np.ma.getdata(table["step"])[places], zero_ns)
+    # MindSpore's means left out the first step as long as the device wrote training_trace.
+    first = int(profile.metadata.get("steps_from") == TRAINING_TRACE and len(places) > 1)
+    columns = [_with_mean(column, first) for column in [*columns, *reduces]]
     numbers = [*range(1, len(places) + 1), "-"]
-    rows = [
-        (number, *row) for number, row in zip(numbers, np.stack([*columns, *reduces], axis=1).tolist(), strict=True)
-    ]
+    rows = [(number, *row) for number, row in zip(numbers, np.stack(columns, axis=1).tolist(), strict=True)]
     return _text((*_STEP_COLUMNS, *heading), rows)
 
 
-def _with_mean(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`values` and their mean, a whole number."""
-    return np.append(values, values.sum() // len(values))
+def _with_mean(values: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """`values`, and the mean of those from `first` on, to the nearest whole number, of two the even one."""
+    later = values[first:].tolist()
+    return np.append(values, round(Fraction(sum(later), len(later))))
 
 
 def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], list[str]]:
@@ -222,7 +259,6 @@ def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], lis
         start_ns = chosen["start_ns"] - zero_ns
         first[places] = start_ns // _TICK_NS
         last[places] = (start_ns + chosen["duration_ns"]) // _TICK_NS
-        first, last = _with_mean(first), _with_mean(last)
         columns += [first, last, last - first]
         name = f"stream_{max(stream, 0)}_parallel_{number}"
         heading += [f"{name}_start_point", f"{name}_end_point", name]
@@ -233,10 +269,11 @@ def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], lis
 
 
 def _pipeline(capture: Capture) -> str:
+    """The stages that have a queue, from the one nearest to the consumer on, as MindSpore derives them."""
     interval = capture.metadata.get("pipeline_sampling_interval_ms")
     rows = []
-    for stage in capture.pipeline:
-        sizes = list(stage.queue_sizes)
+    for stage in queued(capture.pipeline):
+        sizes = [int(size) if size.is_integer() else size for size in map(float, stage.queue_sizes)]
         mean = sum(sizes) / len(sizes) if sizes else None
         queue: tuple[Any, ...] = ("", "", "", "")
         if mean is not None and stage.queue_capacity > 0:

@@ -7,22 +7,26 @@ the time that passed; `idle` says what passed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from instrument.analyse.sums import Counted, distinct, grouped, masked
-from instrument.analyse.table import Table
+from instrument.analyse.table import Table, Value
 from instrument.errors import InstrumentError
 from instrument.trace.events import CPU, GPU, MISSING, Capture, Operator
+from instrument.trace.operator_map import UNNAMED_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Between the shapes of inputs of one operator that met several.
 SHAPES_APART = " | "
+_UNNAMED_NOTE = (
+    "{count} of {of} rows are tasks that no file names; tasks of the runtime, no operators, may be among them."
+)
 _SOURCE_NOTE = "The trace has no executions; counts and totals are what its source summed up."
 
 
@@ -41,7 +45,10 @@ def by_name(capture: Capture, counted: Counted) -> Table:
         **stats.columns(),
         "input_shapes": stats.shapes(),
     }
-    return _table("operators", "Operators", columns, stats)
+    table = _table("operators", "Operators", columns, stats)
+    unnamed = sum(kind in UNNAMED_TYPES for kind in table["type"].tolist())
+    notes = [_UNNAMED_NOTE.format(count=unnamed, of=len(table))] if unnamed else []
+    return Table(table.name, table.columns, table.caption, [*table.notes, *notes])
 
 
 def by_type(capture: Capture, counted: Counted) -> Table:
@@ -230,6 +237,10 @@ class KeyAverages:
 
     def __len__(self) -> int:
         return len(self.averages)
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        """Iterate over the operators, each a dictionary by the names of the columns of `averages`."""
+        return iter(self.averages)
 
     def _repr_html_(self) -> str:
         return self.averages._repr_html_()

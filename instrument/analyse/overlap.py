@@ -27,7 +27,7 @@ def per_step(capture: Capture, counted: Counted) -> Table:
     overlapped = communication - both at once, free = step - (computing or communication).
     """
     if len(capture.overlap):
-        return _of_source(capture.overlap)
+        return _of_source(capture)
     rows = counted.executions
     computing = _running(rows[chosen(capture, rows, computes)])
     talking = _running(communication(capture, counted))
@@ -43,17 +43,24 @@ def _empty(reason: str) -> Table:
     return Table("overlap", columns, "Computing and communication", [reason])
 
 
-def _of_source(rows: NDArray[np.void]) -> Table:
-    communication, alone = rows["communication_ns"], rows["communication_not_overlapped_ns"]
-    is_known = (communication != MISSING) & (alone != MISSING)
+def _of_source(capture: Capture) -> Table:
+    rows = capture.overlap
+    communication, alone, both = (
+        rows[name] for name in ("communication_ns", "communication_not_overlapped_ns", "overlapped_ns")
+    )
+    is_derived = (both == MISSING) & (communication != MISSING) & (communication >= alone) & (alone != MISSING)
     columns: dict[str, Any] = {"step": unmissing(rows["step"])}
     for name in _TIMES:
-        values = np.where(is_known, communication - alone, MISSING) if name == "overlapped_ns" else rows[name]
+        values = np.where(is_derived, communication - alone, both) if name == "overlapped_ns" else rows[name]
         columns[name] = unmissing(values)
     for name in ("stage_ns", "bubble_ns", "preparing_ns"):
         if (rows[name] != MISSING).any():
             columns[name] = unmissing(rows[name])
-    return Table("overlap", columns, "Computing and communication", ["As the source of the trace sums it up."])
+    notes = ["As the source of the trace sums it up."]
+    absent = len(capture.steps) - int(np.isin(capture.steps["step"], rows["step"]).sum())
+    if absent and (rows["step"] != MISSING).all():
+        notes.append(f"{absent} of {len(capture.steps)} steps have no row: the source sums up only the others.")
+    return Table("overlap", columns, "Computing and communication", notes)
 
 
 def communication(capture: Capture, counted: Counted) -> NDArray[np.void]:

@@ -35,6 +35,7 @@ _MS = 10**6
 #: With more time between batches, whole milliseconds are fine enough for shares of waiting.
 _FINE_NS = 10 * _MS
 _NOTHING = "n/a: the trace has no files of the data pipeline (data_process)."
+_ONLY_BATCHES = "The stages are n/a: the trace has no pipeline_profiling file. What follows is by batches alone."
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ def stages(capture: Capture) -> Table:
         "worker_cpu_percent": [_worker_use(stage, capture) for stage in found],
         "cpu_ns": [_cpu_ns(stage, capture) for stage in found],
     }
-    notes = [str(verdict(capture)), *_on_times(capture), *_on_samples(capture)] if found else [_NOTHING]
+    notes = [str(verdict(capture)), *_on_times(capture), *_on_samples(capture)]
+    if not found:
+        notes = [_ONLY_BATCHES, *notes] if len(capture.batches) or len(capture.fetches) else [_NOTHING]
     return Table("pipeline", columns, "Stages of the data pipeline", notes)
 
 

@@ -31,10 +31,12 @@ from instrument.analyse.compare import Comparison
 from instrument.analyse.operators import KeyAverages
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError
+from instrument.read.hints import ranges
+from instrument.trace.completeness import is_absence
 from instrument.trace.events import MISSING, Capture, Problem
 
 #: The parts of a capture that belong to steps by their number.
-_BY_STEP = ("executions", "activities", "steps", "reduces", "fetches")
+_BY_STEP = ("executions", "activities", "steps", "reduces", "fetches", "ai_cpu")
 
 
 def profile(path: str | os.PathLike[str], window: int = -1, device: int | None = None) -> Profile:
@@ -65,10 +67,15 @@ def nothing(path: str, target: str, reason: str) -> Profile:
 
 
 def _has_any(capture: Capture) -> bool:
-    """Whether a capture holds anything at all, or says that nothing was lost."""
+    """Return True if a capture holds anything at all, or if all that it lacks are files that are empty or absent."""
     parts = (capture.executions, capture.totals, capture.steps, capture.spans, capture.memory, capture.batches)
     others = (capture.activities, capture.fetches, capture.overlap, capture.reduces, capture.pipeline)
-    return any(map(len, parts)) or any(map(len, others)) or bool(capture.metadata) or not capture.problems
+    return (
+        any(map(len, parts))
+        or any(map(len, others))
+        or bool(capture.metadata)
+        or all(map(is_absence, capture.problems))
+    )
 
 
 class Profile:
@@ -267,7 +274,7 @@ def _chosen(captures: Sequence[Capture], device: int | None, path: str) -> Captu
         return captures[0]
     found = [one for one in captures if one.device == device]
     if not found:
-        devices = ", ".join(str(one.device) for one in captures)
+        devices = ranges(one.device for one in captures)
         raise InstrumentError(f"{path} has no device {device} in this window; it has {devices}.")
     return found[-1]
 

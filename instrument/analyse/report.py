@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import html as escaping
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from instrument.analyse import layout, steps
+from instrument.analyse.layout import UNLIMITED, Screen
 from instrument.analyse.sums import window_of
 from instrument.analyse.table import Table
 from instrument.read import traces
-from instrument.read.hints import listed
+from instrument.read.hints import listed, ranges
 
 if TYPE_CHECKING:
     from instrument.analyse.profile import Profile
@@ -28,11 +29,19 @@ _OPERATOR_WIDTH = 64
 _WIDTHS = {"operators": _OPERATOR_WIDTH, "problems": 120}
 
 
-def text(profile: Profile) -> str:
-    """The report. Long tables are cut to their first rows, and say so."""
-    parts = ["\n".join(_heading(profile))]
-    parts += ["Advice\n" + "\n".join(f"  {layout.escape(line)}" for line in profile.advice)] if profile.advice else []
-    parts += [_section(_known(table), rows) for table, rows in _sections(profile)]
+def text(profile: Profile, screen: Screen = UNLIMITED, has_whole_names: bool = False) -> str:
+    """Return the report for a screen. Long tables are cut to their first rows, and say so.
+
+    Names are shortened to what a page has room for, unless `has_whole_names`; a screen with a width shortens them
+    where it must.
+    """
+    parts = ["\n".join(layout.prose(line, screen, "    ") for line in _heading(profile))]
+    if profile.advice:
+        sentences = [layout.prose(f"  {layout.escape(line)}", screen, "    ") for line in profile.advice]
+        parts.append("\n".join([layout.paint("Advice", layout.BOLD, screen), *sentences]))
+    for table, rows in _sections(profile):
+        width = None if has_whole_names else _WIDTHS.get(table.name, _NAME_WIDTH)
+        parts.append(_section(_known(table), rows, width, screen))
     return "\n\n".join(parts)
 
 
@@ -52,10 +61,11 @@ def _known(table: Table) -> Table:
     return table.without(*(name for name, mask in masks.items() if len(mask) and mask.all()))
 
 
-def _section(table: Table, rows: int) -> str:
+def _section(table: Table, rows: int, name_width: int | None, screen: Screen) -> str:
     if len(table):
-        return table.text(rows, _WIDTHS.get(table.name, _NAME_WIDTH))
-    return "\n".join([table.caption, *(f"  {layout.escape(note)}" for note in table.notes or ["none"])])
+        return table.text(rows, name_width, screen)
+    notes = [layout.prose(f"  {layout.escape(note)}", screen, "  ") for note in table.notes or ["none"]]
+    return "\n".join([layout.paint(table.caption, layout.BOLD, screen), *notes])
 
 
 def _sections(profile: Profile) -> Iterator[tuple[Table, int]]:
@@ -89,8 +99,8 @@ def _heading(profile: Profile) -> Iterator[str]:
     numbers = sorted(set(profile.windows["window"].tolist()))
     yield f"Profile of {layout.escape(profile.path)}"
     devices = [one.device for one in profile.captures]
-    line = f"  window {profile.number}" + (f" (there are {_list(numbers)})" if len(numbers) > 1 else "")
-    line += f", device {profile.device}" + (f" (there are {_list(devices)}: --device)" if len(devices) > 1 else "")
+    line = f"  window {profile.number}" + (f" (there are {ranges(numbers)})" if len(numbers) > 1 else "")
+    line += f", device {profile.device}" + (f" (there are {ranges(devices)}: --device)" if len(devices) > 1 else "")
     yield f"{line}, {profile.target}"
     if found := choice(profile):
         yield layout.escape(f"  {found}")
@@ -118,7 +128,3 @@ def choice(profile: Profile) -> str:
     if not others:
         return ""
     return f"out of {listed(sorted(folders[True]))}; other windows are out of {listed(others)}: --window chooses"
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))

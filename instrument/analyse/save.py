@@ -7,7 +7,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from instrument._version import __version__
@@ -113,13 +113,13 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
-def _write(folder: str, name: str, text: str) -> str:
+def _write(folder: str, name: str, text: str | Iterable[str]) -> str:
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
     temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.part"
     try:
         with open(temporary, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):

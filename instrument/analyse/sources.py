@@ -14,6 +14,7 @@ from typing import Any
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.read import traces
+from instrument.read.hints import absent, ranges
 from instrument.trace import grouping, jsontext, load, marks
 from instrument.trace.events import Capture, Problem
 from instrument.trace.files import RawFiles, from_directory
@@ -39,10 +40,8 @@ class Piece:
     problems: Sequence[Problem] = ()
 
     def captures(self) -> list[Capture]:
-        found = load.captures(self.files)
-        if found and self.problems:
-            found[0] = replace(found[0], problems=(*self.problems, *found[0].problems))
-        return found
+        files = self.files if isinstance(self.files, RawFiles) else RawFiles(self.files)
+        return load.captures(RawFiles(files, [*self.problems, *files.problems]))
 
 
 def find(path: str) -> list[Piece]:
@@ -52,6 +51,8 @@ def find(path: str) -> list[Piece]:
         NoSuchRun: nothing of a profile is there.
         InstrumentError: it cannot be read.
     """
+    if not os.path.exists(path):
+        raise NoSuchRun(f"{path} {absent(path)}; a run, a trace event file or a directory of raw files is expected")
     try:
         pieces = _find(path)
     except OSError as error:
@@ -134,14 +135,18 @@ def _of_folders(files: RawFiles, path: str) -> list[Piece]:
         folders.setdefault(grouping.folder_of(name), {})[name] = files[name]
     found = []
     for folder, content in folders.items():
-        devices = tuple(sorted({group.device for group in grouping.groups(RawFiles(content).without_slices())}))
+        devices = tuple(sorted({group.device for group in grouping.groups_of(RawFiles(content).without_slices())}))
         told = _told(RawFiles(content))
         start = told.get("start_ns")
         order = (not folder, start if isinstance(start, int) else 0, folder)
         found.append((order, Piece(os.path.join(path, folder) if folder else path, 0, devices, content, told)))
     pieces = [piece for _, piece in sorted(found, key=lambda one: one[0]) if piece.devices]
-    if pieces:
-        pieces[0] = replace(pieces[0], problems=files.problems)
+    for problem in files.problems:
+        folder = grouping.folder_of(problem.file)
+        place = os.path.join(path, folder) if folder else path
+        row = next((row for row, piece in enumerate(pieces) if piece.place == place), 0)
+        if pieces:
+            pieces[row] = replace(pieces[row], problems=(*pieces[row].problems, problem))
     return list(_numbered(pieces))
 
 
@@ -188,7 +193,7 @@ def choose(pieces: Sequence[Piece], window: int, path: str) -> int:
         return window
     if -len(numbers) <= window < 0:
         return numbers[window]
-    raise InstrumentError(f"{path} has no window {window}; it has {', '.join(map(str, numbers))}.")
+    raise InstrumentError(f"{path} has no window {window}; it has {ranges(numbers)}.")
 
 
 def listed(pieces: Sequence[Piece], chosen: int) -> Table:
@@ -197,7 +202,7 @@ def listed(pieces: Sequence[Piece], chosen: int) -> Table:
     columns: dict[str, Any] = {
         "window": [piece.number for piece in rows],
         "is_shown": [piece.number == chosen for piece in rows],
-        "device": [", ".join(map(str, piece.devices)) for piece in rows],
+        "device": [ranges(piece.devices) for piece in rows],
     }
     for name in _ROWS:
         columns[name] = [_integer(piece.told.get(name)) for piece in rows]

@@ -21,6 +21,7 @@ from instrument.analyse import scopes
 from instrument.analyse.intervals import Union
 from instrument.analyse.sums import Counted, chosen, communicates, grouped, masked, unmissing, window_of
 from instrument.analyse.table import Table
+from instrument.trace.assembly import EXECUTIONS
 from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ PARTS = ("iteration_interval_ns", "fp_and_bp_ns", "tail_ns")
 _NO_SCOPES = (
     "fp and bp, and tail are n/a: the names of most operators have no scopes, as in PyNative mode.",
     "The iteration interval is until the first operator of any kind.",
+)
+_STEPS_OF_CALLS = (
+    "A step is from one call of Profiler.step() to the next: a micro-batch where it is called for each of them."
+)
+_STEPS_OF_EXECUTIONS = (
+    "No file has steps; these are the ones that the rows of kernels name. A step lasts from its first kernel to the "
+    "first one of the next step, the last step until its last kernel ends. Their parts are n/a."
 )
 #: What the parts are, for who reads a report and not this page.
 _MEANINGS = (
@@ -47,6 +55,8 @@ def per_step(capture: Capture, counted: Counted) -> Table:
     capture. Without any step marks the whole window is one row without a number.
     """
     points = _points(capture, counted)
+    if capture.metadata.get("step_source") == "step()":
+        points.notes.insert(0, _STEPS_OF_CALLS)
     rows = points.rows
     total, parts = _parts(points)
     columns: dict[str, Any] = {"step": unmissing(rows["step"])}
@@ -91,6 +101,8 @@ def _points(capture: Capture, counted: Counted) -> _Points:
     if not len(capture.steps):
         return _whole_window(capture, counted)
     rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
+    if capture.metadata.get("steps_from") == EXECUTIONS:
+        return _Points(rows, [_STEPS_OF_EXECUTIONS])
     if (rows["fp_start_ns"] == MISSING).all() and (rows["bp_end_ns"] == MISSING).all():
         return _by_scopes(rows, capture, counted)
     return _Points(rows, [], is_of_device=True)
@@ -232,6 +244,11 @@ def _communication(capture: Capture, counted: Counted, rows: NDArray[np.void], n
 
 def _operators_of(counted: Counted, rows: NDArray[np.void]) -> NDArray[np.int64]:
     row = rows_at(counted.executions["start_ns"], rows)
+    numbers, places = np.unique(rows["step"], return_index=True)
+    if len(numbers) == len(rows) and len(rows) and numbers[0] != MISSING:  # the source may know better than the time
+        told = counted.executions["step"]
+        place = np.minimum(np.searchsorted(numbers, told), len(numbers) - 1)
+        row = np.where(numbers[place] == told, places[place], np.where(told == MISSING, row, MISSING))
     return np.bincount(row[row >= 0], minlength=len(rows)).astype(np.int64)
 
 

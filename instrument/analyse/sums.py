@@ -1,8 +1,12 @@
 """Which executions count, and with how much time.
 
-A trace holds impossible executions: ends that were lost, counters that ran over, durations of seconds among ones of
-microseconds. Each stays in the timeline; here it is left out of sums, or cut where the next one begins on a stream that
-does one after the other, and counted by kind.
+An execution counts with the time from its start to its end, as the capture and the timeline have it: kernels of one
+task may run inside each other on one stream, and each counts in full. The time in which a stream was busy is a union of
+intervals (see `intervals`).
+
+A trace also holds impossible executions: ends that were lost, counters that ran over. Each stays in the timeline; here
+it is left out of sums and counted by kind. Only where the trace itself says that records were lost inside of an
+execution, it ends at the latest where the next one of its stream begins after that place.
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ class Counted:
     """`executions` (dtype EXECUTION, by start) that count in sums, with the durations that count.
 
     `left_out` says how many of which kind do not count; kinds without any are not in it. `clipped_ns` was cut off
-    `clipped` of those that do. `zero_duration` is how many last 0 ns: they count as executions.
+    `clipped` of those that do, as they reach over the end of the window or over a place where records were lost.
+    `uncertain` is how many have such a place inside, cut or not. `overlapping` reach past the start of another task on
+    their stream. `zero_duration` is how many last 0 ns: they count as executions.
     """
 
     executions: NDArray[np.void]
@@ -48,12 +54,23 @@ class Counted:
     clipped: int = 0
     clipped_ns: int = 0
     zero_duration: int = 0
+    uncertain: int = 0
+    overlapping: int = 0
 
     def problems(self) -> list[Problem]:
         found = [Problem("executions", f"{_WORDS[kind]}, left out of sums", n) for kind, n in self.left_out.items()]
         if self.clipped:
-            what = f"executions that reach past the next one or the window's end, cut by {self.clipped_ns} ns together"
+            what = (
+                "executions that reach over the end of the window or a place where records were lost, cut by "
+                f"{self.clipped_ns} ns together"
+            )
             found.append(Problem("executions", what, self.clipped))
+        if self.uncertain:
+            what = "executions in whose middle records were lost: their durations are not certain"
+            found.append(Problem("executions", what, self.uncertain))
+        if self.overlapping:
+            what = "executions that reach past the start of another task on their stream, counted in full"
+            found.append(Problem("executions", what, self.overlapping))
         if self.zero_duration:
             found.append(Problem("executions", "executions of 0 ns, counted as executions", self.zero_duration))
         return found
@@ -73,9 +90,12 @@ def counted(capture: Capture) -> Counted:
     good = good[np.argsort(good["start_ns"], kind="stable")]
     before = good["duration_ns"].copy()
     _clip_at_window(good, capture)
-    _clip_at_next(good, capture)
+    streams = _serial_streams(good, capture)
+    uncertain = _clip_where_records_were_lost(good, streams, capture.lost)
     cut = before - good["duration_ns"]
-    return Counted(good, left_out, int((cut > 0).sum()), int(cut.sum()), int((before == 0).sum()))
+    overlapping = sum(_overlapping(good[places]) for places in streams)
+    zero = int((before == 0).sum())
+    return Counted(good, left_out, int((cut > 0).sum()), int(cut.sum()), zero, uncertain, overlapping)
 
 
 def _bad(rows: NDArray[np.void], window: tuple[int, int] | None) -> dict[str, NDArray[np.bool_]]:
@@ -107,32 +127,58 @@ def _clip_at_window(rows: NDArray[np.void], capture: Capture) -> None:
         rows["duration_ns"] = np.minimum(rows["duration_ns"], window[1] - rows["start_ns"])
 
 
-def _clip_at_next(rows: NDArray[np.void], capture: Capture) -> None:
-    """Cut each execution of a stream that does one after the other at the next later start there."""
+def _serial_streams(rows: NDArray[np.void], capture: Capture) -> list[NDArray[np.intp]]:
+    """The places of the rows of each stream that does one task after the other, by start."""
     is_serial = chosen(capture, rows, lambda operator: operator.side not in _PARALLEL) & (rows["stream"] != MISSING)
     places = np.flatnonzero(is_serial)
-    places = places[np.lexsort((rows["start_ns"][places], rows["stream"][places]))]
-    start, stream = rows["start_ns"][places], rows["stream"][places]
-    following = _next_later(start, stream)
-    has_next = following >= 0
-    room = start[following[has_next]] - start[has_next]
-    mine = places[has_next]
-    rows["duration_ns"][mine] = np.minimum(rows["duration_ns"][mine], room)
+    places = places[np.argsort(rows["stream"][places], kind="stable")]
+    stream = rows["stream"][places]
+    return np.split(places, np.flatnonzero(stream[1:] != stream[:-1]) + 1) if len(places) else []
 
 
-def _next_later(start: NDArray[np.int64], stream: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each row, the first one behind it of the same stream with a later start; -1 without one."""
-    count = len(start)
-    result = np.full(count, -1, np.int64)
-    if count < 2:
-        return result
-    is_new = (start[1:] != start[:-1]) | (stream[1:] != stream[:-1])
-    borders = np.flatnonzero(is_new) + 1
-    group = np.concatenate([[0], np.cumsum(is_new)])
-    ahead = np.append(borders, -1)[group]
-    is_same_stream = (ahead >= 0) & (stream[ahead] == stream)
-    result[is_same_stream] = ahead[is_same_stream]
-    return result
+def _clip_where_records_were_lost(
+    rows: NDArray[np.void], streams: Sequence[NDArray[np.intp]], lost: NDArray[np.void]
+) -> int:
+    """Cut executions in whose middle records were lost at the next start of their stream; return how many these are.
+
+    The end that such an execution was given may be that of a later one of its task.
+    """
+    lost = lost[lost["end_ns"] >= lost["start_ns"]]
+    lost = lost[np.argsort(lost["start_ns"], kind="stable")]
+    if not len(lost):
+        return 0
+    reopened = np.minimum.accumulate(lost["end_ns"][::-1])[::-1]  # the earliest end of this place and all later ones
+    uncertain = 0
+    for places in streams:
+        start = rows["start_ns"][places]
+        end = start + rows["duration_ns"][places]
+        place = np.searchsorted(lost["start_ns"], start, "left")
+        is_inside = place < len(lost)
+        after = reopened[np.minimum(place, len(lost) - 1)]
+        is_inside &= after <= end
+        following = np.searchsorted(start, after, "left")
+        has_next = is_inside & (following < len(start))
+        room = start[np.minimum(following, len(start) - 1)] - start
+        is_cut = has_next & (room < end - start)
+        rows["duration_ns"][places[is_cut]] = room[is_cut]
+        uncertain += int(is_inside.sum())
+    return uncertain
+
+
+def _overlapping(rows: NDArray[np.void]) -> int:
+    """How many executions of a stream, by start, reach past the start of another task.
+
+    Kernels of one task may run inside each other.
+    """
+    if len(rows) < 2:
+        return 0
+    end = rows["start_ns"] + rows["duration_ns"]
+    reach = np.maximum.accumulate(end)
+    is_latest = np.append(True, end[1:] > reach[:-1])
+    latest = np.maximum.accumulate(np.where(is_latest, np.arange(len(rows)), 0))[:-1]
+    task = rows["task"]
+    is_other = (task[latest] != task[1:]) | (task[1:] == MISSING)
+    return len(np.unique(latest[(rows["start_ns"][1:] < reach[:-1]) & is_other]))
 
 
 def chosen(capture: Capture, rows: NDArray[np.void], choose: Callable[[Operator], bool]) -> NDArray[np.bool_]:

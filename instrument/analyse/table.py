@@ -1,4 +1,4 @@
-"""`Table`: what an analysis answers with. Named columns of NumPy arrays, with the unit in each name.
+"""`Table`: the result of an analysis. Named columns of NumPy arrays, with the unit in each name.
 
 The values are exact: times are integers in nanoseconds, and what is not known is masked, never a made-up number. Only
 texts for people use larger units, chosen for each column, and say so in its heading.
@@ -42,6 +42,21 @@ _COMPARED = ("base_step_ns", "base_mean_ns", "base_total_ns")
 _POINT_NS = 10**17
 #: A unit is not used where a value of the column would be less than this of it.
 _LEAST_SHOWN = 0.001
+#: Columns of a terminal that a text of a table takes, unless told otherwise.
+NAME_WIDTH = 60
+#: Which columns stay where a terminal is narrow: those of the first line longest, those that are not named go before
+#: the last line. The first column of a table always stays.
+_KEPT = (
+    ("total_ns", "step_ns", "difference_ns", "mean_ns", "duration_ns", "amount", "peak_bytes", "queue_use_percent"),
+    ("share_percent", "difference_percent", "spread_percent", "idle_percent", "mean_step_ns", "full_name", "step"),
+    ("type", "slowest", "what", "count", "busy_ns", "computing_ns", "before", "behind", "slowest_in_steps"),
+    ("base_step_ns", "new_step_ns", "base_mean_ns", "new_mean_ns", "base_total_ns", "new_total_ns", "mean_own_ns"),
+    (),
+    ("side", "base_side", "new_side", "median_ns", "min_ns", "max_ns", "start_ns", "per_step", "input_shapes"),
+)
+#: Texts that keep more of their width than others before another column is hidden.
+_LEAST = {"full_name": 40, "before": 26, "behind": 26, "what": 40}
+_RANKS = {name: rank for rank, names in enumerate(_KEPT, 1) for name in names}
 #: How a text says that there is no value.
 NOT_AVAILABLE = "n/a"
 
@@ -49,6 +64,8 @@ NOT_AVAILABLE = "n/a"
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of equal length, in order. `table["total_ns"]` is an array that cannot be written to.
+
+    Iterating gives the rows as dictionaries, `len(table)` is their number, and `"total_ns" in table` asks for a column.
 
     Columns are given as arrays or sequences. Texts become arrays of `object`; a sequence with None in it becomes a
     `numpy.ma.MaskedArray`, whose sums and means leave out what is masked. `notes` say what is not in the table.
@@ -80,13 +97,21 @@ class Table:
             raise KeyError(f"Table {self.name!r} has no column {column!r}; it has {', '.join(self.columns)}") from None
         return values
 
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        """Iterate over the rows, each a dictionary by the names of the columns; None is what is not known."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows())
+
+    def __contains__(self, column: object) -> bool:
+        """Return True if there is a column of this name."""
+        return column in self.columns
+
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """The rows as Python values, None for what is not known."""
         return zip(*(_values(column) for column in self.columns.values()), strict=True)
 
     def records(self) -> list[dict[str, Value]]:
-        """The rows by the names of their columns."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows()]
+        """Return the rows by the names of their columns, as a list."""
+        return list(self)
 
     def take(self, places: Any) -> Table:
         """The rows at `places`: indices, a slice, or an array of bool."""
@@ -113,16 +138,28 @@ class Table:
 
     # ------------------------------------------------------------------ for people
 
-    def text(self, row_limit: int | None = ROW_LIMIT, name_width: int = 60) -> str:
-        """Aligned columns under a caption; larger units where they read better, as their headings say."""
+    def text(
+        self,
+        row_limit: int | None = ROW_LIMIT,
+        name_width: int | None = NAME_WIDTH,
+        screen: layout.Screen = layout.UNLIMITED,
+    ) -> str:
+        """Return aligned columns under a caption; larger units where they read better, as their headings say.
+
+        Texts are shortened to `name_width` columns of a terminal, None for none. A `screen` with a width hides the
+        columns that do not fit, and names them.
+        """
         shown = self if row_limit is None else self.take(slice(0, max(row_limit, 0)))
         found = [_people(name, shown.columns) for name in shown.columns]
         rows = [[layout.name(cell, name_width) for cell in row] for row in zip(*(one[1] for one in found), strict=True)]
-        lines = [layout.escape(self.caption)] if self.caption else []
-        aligned = layout.aligned([one[0] for one in found], rows, [one[2] for one in found])
-        lines.append(aligned if len(self) else "(no rows)")
+        heads = [
+            layout.Column(one[0], _rank(name, place), least=_LEAST.get(name))
+            for place, (name, one) in enumerate(zip(shown.columns, found, strict=True))
+        ]
+        lines = [layout.paint(layout.escape(self.caption), layout.BOLD, screen)] if self.caption else []
+        lines.append(layout.aligned(heads, rows, [one[2] for one in found], screen) if len(self) else "(no rows)")
         lines += [f"... and {len(self) - len(shown)} more rows"] if len(shown) < len(self) else []
-        return "\n".join(lines + [f"  {layout.escape(note)}" for note in self.notes])
+        return "\n".join([*lines, *(layout.prose(f"  {layout.escape(note)}", screen, "  ") for note in self.notes)])
 
     def __str__(self) -> str:
         return self.text()
@@ -180,7 +217,8 @@ class Table:
     def to_json(self) -> dict[str, Any]:
         """What `json.dumps` takes: no NaN, None for what is not known."""
         rows = [{name: _json(value) for name, value in record.items()} for record in self.records()]
-        return {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
+        told = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
+        return {**told, "columns": list(self.columns), "rows": rows}
 
 
 def _frozen(values: Any) -> NDArray[Any]:
@@ -216,6 +254,11 @@ def _values(column: NDArray[Any]) -> list[Any]:
     """Python values, None for what is masked."""
     values: list[Any] = column.tolist()
     return values
+
+
+def _rank(name: str, place: int) -> int:
+    """Return how early a column is hidden; the first one of a table never is."""
+    return _RANKS.get(name, _KEPT.index(()) + 1) if place else 0
 
 
 def _people(name: str, columns: Mapping[str, NDArray[Any]]) -> tuple[str, list[str], bool]:

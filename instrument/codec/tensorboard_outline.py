@@ -6,6 +6,7 @@ of its plugins, by tag, from one event to the next.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,10 @@ _UNREAD = {
     tb.LOG_MESSAGE: "log message", tb.SESSION_LOG: "session log", tb.RUN_METADATA: "run metadata",
     tb.META_GRAPH_DEF: "meta graph",
 }  # fmt: skip
+#: Fields of an event that are values beside those of its summary.
+OWN = frozenset({tb.GRAPH_DEF, gap.NUMBER, *_UNREAD})
+#: The key of the number of a scalar in the old style.
+PLAIN_KEY = tb.SIMPLE_VALUE << 3 | wire.FIXED32
 #: Kinds that are noticed and not read.
 UNREAD_KINDS = frozenset({*_UNREAD.values(), "audio"})
 _BY_PLUGIN: dict[str, tuple[str, Callable[[memoryview], Any]]] = {
@@ -54,7 +59,7 @@ def outline(data: memoryview, plugins: Plugins) -> Outline:
             found.take_head(data, span)
         elif number == tb.SUMMARY:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
-            found.each_value(data, start, end, lambda *where: _take_value(found, plugins, *where))
+            found.each_value(data, start, end, functools.partial(take_value, found, plugins), PLAIN_KEY)
         elif number == tb.GRAPH_DEF:
             found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
         elif number == gap.NUMBER:
@@ -74,7 +79,12 @@ def source_writer(data: memoryview) -> str:
     return ""
 
 
-def _take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
+def take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
+    """Take the value of a summary that stands in `data[start:end]`.
+
+    Raises:
+        CorruptMessage: it is none.
+    """
     parts: dict[int, _Span] = {}
     exact: wire.Span | None = None
     for span in wire.spans(data, start, end):

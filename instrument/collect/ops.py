@@ -151,7 +151,8 @@ def _refuse(kind: str, name: str, reason: str) -> int:
     return 0
 
 
-# What follows is read by the compiler: plain statements only.
+# What follows is read by the compiler: plain statements only. Each call returns the result of the primitive, as
+# MindSpore drops what a function does in the backward pass (InsertGradientOf) where nothing of it is returned.
 
 
 def _is_recordable(kind: str, name: str, value: Any, least_rank: int, most_rank: int) -> bool:
@@ -188,7 +189,7 @@ class _Operator:
         self._cast = _ops.Cast()
         self._expand_dims = _ops.ExpandDims()
 
-    def __call__(self, name: str, value: Any, expands: bool) -> None:
+    def __call__(self, name: str, value: Any, expands: bool) -> Any:
         flags = ""
         value = _as_tensor(value)
         if value.dtype == mindspore.bfloat16:
@@ -197,7 +198,7 @@ class _Operator:
         if expands and value.ndim == 0:
             flags = flags + _ZERO_D_FLAG
             value = self._expand_dims(value, 0)
-        self._record(framework.unique_name(name, flags), self._identity(self._stop_gradient(value)))
+        return self._record(framework.unique_name(name, flags), self._identity(self._stop_gradient(value)))
 
 
 @mindspore.jit_class
@@ -208,15 +209,15 @@ class ScalarSummary:
         self._operator = _Operator(_ops.ScalarSummary)
         self._squeeze = _ops.Squeeze()
 
-    def __call__(self, name: str, value: Any) -> None:
+    def __call__(self, name: str, value: Any) -> Any:
         if _is_recordable("scalar", name, value, 0, _ANY_RANK):
             value = _as_tensor(value)
             if value.size != 1:
-                _refuse("scalar", name, "it has more elements than one, or none")
-            elif value.ndim > 1:
-                self._operator(name, self._squeeze(value), False)
-            else:
-                self._operator(name, value, False)
+                return _refuse("scalar", name, "it has more elements than one, or none")
+            if value.ndim > 1:
+                value = self._squeeze(value)
+            return self._operator(name, value, False)
+        return None
 
 
 @mindspore.jit_class
@@ -226,9 +227,10 @@ class ImageSummary:
     def __init__(self) -> None:
         self._operator = _Operator(_ops.ImageSummary)
 
-    def __call__(self, name: str, value: Any) -> None:
+    def __call__(self, name: str, value: Any) -> Any:
         if _is_recordable("image", name, value, 4, 4):
-            self._operator(name, value, False)
+            return self._operator(name, value, False)
+        return None
 
 
 @mindspore.jit_class
@@ -238,9 +240,10 @@ class TensorSummary:
     def __init__(self) -> None:
         self._operator = _Operator(_ops.TensorSummary)
 
-    def __call__(self, name: str, value: Any) -> None:
+    def __call__(self, name: str, value: Any) -> Any:
         if _is_recordable("tensor", name, value, 0, _ANY_RANK):
-            self._operator(name, value, True)
+            return self._operator(name, value, True)
+        return None
 
 
 @mindspore.jit_class
@@ -250,6 +253,7 @@ class HistogramSummary:
     def __init__(self) -> None:
         self._operator = _Operator(_ops.HistogramSummary)
 
-    def __call__(self, name: str, value: Any) -> None:
+    def __call__(self, name: str, value: Any) -> Any:
         if _is_recordable("histogram", name, value, 0, _ANY_RANK):
-            self._operator(name, value, True)
+            return self._operator(name, value, True)
+        return None

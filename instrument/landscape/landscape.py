@@ -27,6 +27,7 @@ log = logging.getLogger("instrument")
 
 #: MindSpore's limits of `device_ids`.
 _DEVICES = range(8)
+_TARGETS = ("CPU", "GPU", "Ascend")
 
 
 class SummaryLandscape:
@@ -51,7 +52,10 @@ class SummaryLandscape:
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
         if not isinstance(summary_dir, (str, os.PathLike)):
             raise TypeError(f"summary_dir is a {type(summary_dir).__name__}; expected the path of a run's directory.")
-        self._directory = os.path.abspath(os.path.expanduser(os.fsdecode(summary_dir)))
+        path = os.fsdecode(summary_dir)
+        if not path or "\0" in path:
+            raise ValueError(f"summary_dir is {path!r}; expected the path of a run's directory.")
+        self._directory = os.path.abspath(os.path.expanduser(path))
 
     def clean_ckpt(self) -> None:
         """Remove the checkpoints of the run; landscapes stay."""
@@ -65,6 +69,7 @@ class SummaryLandscape:
         collect_landscape: Mapping[str, Any] | None = None,
         device_ids: Sequence[int] | None = None,
         output: str | os.PathLike[str] | None = None,
+        device_target: str | None = None,
     ) -> list[LossSurface]:
         """The landscapes that were asked for when the run was collected, with MindSpore's axes and meanings.
 
@@ -73,10 +78,11 @@ class SummaryLandscape:
 
         Args:
             collect_landscape: options that replace those of the collector, by its names.
-            device_ids: one worker process for each, which uses that device of the target (`device_target`) of this
-                process's context. None, or the one that this process uses, computes in this process. On the CPU only
-                their number counts.
+            device_ids: one worker process for each, which uses that device of `device_target`. None, or the one that
+                this process uses, computes in this process. On the CPU only their number counts.
             output: the directory for the event file; the run's own by default.
+            device_target: "CPU", "GPU" or "Ascend"; by default that of this process's context. Another one is used by
+                worker processes, since MindSpore cannot change the target of a process that has run.
 
         Returns:
             One surface for each interval, and that of the result.
@@ -86,7 +92,8 @@ class SummaryLandscape:
             FileNotFoundError: there are no checkpoints.
         """
         source = _changed(weights.find(self._directory), collect_landscape)
-        devices, directory = _elsewhere(_check_devices(device_ids)), self._output(output)
+        devices = _elsewhere(_check_devices(device_ids), _check_target(device_target))
+        directory = self._output(output)
         parts = compute.prepare(callback_fn)
         wanted = [*parts.metrics] if parts.can_measure else []
         metrics = compute.checked_metrics(parts, wanted)
@@ -111,6 +118,7 @@ class SummaryLandscape:
         executor: Executor | None = None,
         workers: int = 0,
         checkpoints: Mapping[int, Any] | None = None,
+        unit: str | None = None,
         interval: Sequence[int] | None = None,
         num_samples: int | None = None,
         parameters: str | Sequence[str] | None = None,
@@ -136,6 +144,8 @@ class SummaryLandscape:
             workers: so many processes of our own; 0 computes in this one.
             checkpoints: a dictionary from step or epoch to a `.ckpt` or `.npz` file, or to arrays by name; by default
                 those that the collector kept.
+            unit: "step" or "epoch", what the numbers of `checkpoints` count; "step" by default. What the collector
+                kept says it itself.
             interval: the steps or epochs to take; by default all.
             num_samples: so many of the dataset's first samples; by default what the collector was told, or 2048.
             parameters: those that are moved, a regular expression or a list of names; by default all that are trained
@@ -152,7 +162,7 @@ class SummaryLandscape:
         """
         wish = planes.wish(axes, normalize, size, extent, seed, parameters)
         _check_text(tag, "tag")
-        source = self._source(checkpoints, num_samples)
+        source = self._source(checkpoints, unit, num_samples)
         numbers = _numbers(source, interval)
         with self._options(callback_fn, metrics, executor, workers, source, unfold, output, progress) as options:
             if not wish.has_path:
@@ -173,6 +183,7 @@ class SummaryLandscape:
         executor: Executor | None = None,
         workers: int = 0,
         checkpoints: Mapping[int, Any] | None = None,
+        unit: str | None = None,
         num_samples: int | None = None,
         parameters: str | Sequence[str] | None = None,
         unfold: bool = True,
@@ -191,7 +202,7 @@ class SummaryLandscape:
         wish = planes.wish("anchored", None, size, "auto", 0, parameters)
         ends = grid.check_extent((*_two(extent), -1.0, 1.0))
         _check_text(tag, "tag")
-        source = self._source(checkpoints, num_samples)
+        source = self._source(checkpoints, unit, num_samples)
         every = _numbers(source, None)
         chosen = [every[0] if first is None else first, every[-1] if last is None else last]
         _numbers(source, chosen)
@@ -212,13 +223,17 @@ class SummaryLandscape:
             raise TypeError(f"output is a {type(output).__name__}; expected the path of a directory, or None.")
         return os.path.abspath(os.path.expanduser(os.fsdecode(output)))
 
-    def _source(self, checkpoints: Any, num_samples: Any) -> Source:
+    def _source(self, checkpoints: Any, unit: Any, num_samples: Any) -> Source:
         if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):
             raise TypeError(f"num_samples is {num_samples!r}; expected an int of at least 1.")
         if num_samples is not None and num_samples < 1:
             raise ValueError(f"num_samples is {num_samples}; expected an int of at least 1.")
+        if unit is not None and unit not in weights.UNITS:
+            raise ValueError(f"unit is {unit!r}; expected one of {list(weights.UNITS)}, or None.")
+        if unit is not None and checkpoints is None:
+            raise ValueError("unit is for checkpoints=; those that the collector kept have their own. Leave it out.")
         source = weights.find(self._directory) if checkpoints is None else Source(weights.given(checkpoints))
-        return source.changed(samples=num_samples)
+        return source.changed(samples=num_samples, unit=unit)
 
     @contextmanager
     def _options(
@@ -319,9 +334,17 @@ def _check_devices(device_ids: Any) -> list[int]:
     return list(device_ids)
 
 
-def _elsewhere(numbers: Sequence[int]) -> list[Device]:
-    """The devices for worker processes; none where this process is on the one that is meant."""
-    target = framework.device_target()
-    if len(numbers) == 1 and (target == "CPU" or numbers[0] == framework.device_id()):
+def _check_target(target: Any) -> str | None:
+    if target is not None and target not in _TARGETS:
+        raise ValueError(f"device_target is {target!r}; expected one of {list(_TARGETS)}, or None.")
+    return str(target) if target is not None else None
+
+
+def _elsewhere(numbers: Sequence[int], target: str | None) -> list[Device]:
+    """Return the devices for worker processes; none if this process computes on the right one itself."""
+    own = framework.device_target()
+    if target not in (None, own):
+        return [(str(target), number) for number in numbers or [0]]
+    if len(numbers) == 1 and (own == "CPU" or numbers[0] == framework.device_id()):
         return []
-    return [(target, number) for number in numbers]
+    return [(own, number) for number in numbers]

@@ -59,7 +59,7 @@ def generate(source: Source, options: Options) -> list[LossSurface]:
     if create.get("train", True):
         jobs += [(interval, "mindspore") for interval in source.intervals]
     if create.get("result", True) and source.intervals:
-        jobs.append((source.intervals[-1][-1:], "random"))
+        jobs.append(((max(source.intervals[-1]),), "random"))
     made: list[LossSurface] = []
     problems: list[Exception] = []
     tags: dict[str, int] = {}

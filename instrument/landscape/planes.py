@@ -16,6 +16,10 @@ from instrument.landscape.weights import LEAST_POINTS, BadCheckpoint, Checkpoint
 
 AXES = (*directions.PRINCIPAL, "random", "hessian")
 AUTO = "auto"
+#: Axes that leave out tensors which training never changed. Those of MindSpore move them, as MindSpore does: it takes
+#: from each difference its mean over all weights, and normalising blows that constant up to the tensor's full norm.
+#: Directions that the user gives are never altered.
+_LEAVES_OUT_FROZEN = ("anchored", "centred")
 #: What each kind of axes is normalised by where nobody says otherwise.
 _USUAL = {"mindspore": "layer", "random": "filter"}
 _DECOMPOSITION = {"random": "Random", "hessian": "Hessian", "given": "Given"}
@@ -156,12 +160,12 @@ def plane_of(
     weights = [flat(one, layout) for one in kept]
     vectors, explained, more = _vectors(wish, weights, layout, eigenvectors)
     metadata |= more
-    still = directions.unmoved(weights) if wish.has_path and len(kept) > 1 else [False] * len(layout.names)
+    frozen = directions.unmoved(weights) if wish.has_path and len(kept) > 1 else [False] * len(layout.names)
     if wish.normalize is not None:
         vectors = np.array([directions.normalized(one, weights[-1], layout, wish.normalize) for one in vectors])
-    if any(still):
-        vectors = np.array([directions.without(one, layout, still) for one in vectors])
-    metadata["frozen"] = [name for name, out in zip(layout.names, still, strict=True) if out]
+    if any(frozen) and wish.axes in _LEAVES_OUT_FROZEN:
+        vectors = np.array([directions.without(one, layout, frozen) for one in vectors])
+    metadata["frozen"] = [name for name, out in zip(layout.names, frozen, strict=True) if out]
     metadata["unmoved"] = _unmoved(vectors, layout, metadata["frozen"])
     singles = vectors.astype(np.float32)
     metadata["direction_cosine"] = directions.cosine(singles)

@@ -4,8 +4,9 @@ Its metadata, beside `decomposition`, `unit` and `step_per_epoch`:
 
 - `axes`, `normalize`, `seed`; `number`, the step or epoch at the origin; `repeated`, checkpoints that were left out as
   they are the same point as a later one.
-- `parameters` that move and `excluded` ones that stay; of those that move, `frozen` ones that training never changed,
-  whose direction is zero, and `unmoved` ones whose direction is zero by the rule of normalisation.
+- `parameters` that take part and `excluded` ones that stay; of those that take part, `frozen` ones that are equal in
+  all checkpoints (their direction is zero for the axes "anchored" and "centred", as in MindSpore for "mindspore", as
+  given for the user's own), and `unmoved` ones, not among the frozen, whose direction is zero.
 - `direction_cosine` of the angle between the axes; `singular_values` or `eigenvalues`.
 - `samples` used and `samples_wanted`; `mode` of the network; `unfold`, whether convolutions were matrix products, and
   `unfold_difference`, the largest relative difference of the loss that this made where it was tried.

@@ -20,6 +20,8 @@ from instrument.errors import InstrumentError
 METADATA = "train_metadata.json"
 CKPT_DIR = "ckpt_dir"
 _NAMED_AT_MOST = 5
+#: Things that the number of a checkpoint may count.
+UNITS = ("step", "epoch")
 #: The least number of checkpoints that span a plane.
 LEAST_POINTS = 3
 

@@ -70,6 +70,7 @@ _IDLE, _DONE, _RECORDING, _DELIVERING, _WAITING, _WARMING, _SAVING = State
 
 _NO_STOP = "stop() was called, but nothing is being recorded; call start() first."
 _NO_ANALYSE = "analyse() was called, but nothing was recorded yet; call start(), train some steps, then stop()."
+_MISSED = "{request} was called, but nothing was recorded: {missed}"
 _AGAIN = "start() was called while the profiler is recording already; it goes on recording the same window."
 _WAITS = "start() was called again; the schedule goes on as it is."
 _EARLY_STEP = "step() was called before start(); the schedule begins with start()."
@@ -142,9 +143,15 @@ OCCUPIED: dict[Request, Row] = {
 }
 
 
-def decide(state: State, request: Request, other: str = "") -> Row:
-    """The row for a request; `other` is where another profiler of this process has a window open, empty if none has."""
+def decide(state: State, request: Request, other: str = "", missed: str = "") -> Row:
+    """Return the row for a request.
+
+    `other` is the directory into which another profiler of this process has a window open, empty if none has. `missed`
+    is the reason why a window that was asked for is not there: results are refused only if nothing was asked for.
+    """
     row = TABLE[state][request]
+    if row.refusal and missed and request in (Request.STOP, Request.ANALYSE):
+        return Row(state, warning=_MISSED.format(request=request.value, missed=missed))
     if not other or Action.OPEN not in row.actions or Action.CLOSE in row.actions:
         return row
     instead = OCCUPIED[request]

@@ -5,16 +5,17 @@ The enumerations have MindSpore's names and values; MindSpore's own members are 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, TypeVar
 
 from instrument.profiler.schedule import check_count
+from instrument.suggestions import closest
 
 log = logging.getLogger("instrument")
 
@@ -134,8 +135,9 @@ def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], si
 
 def _unknown(name: str, signature: Callable[..., Any]) -> str:
     known = [one for one in inspect.signature(signature).parameters if one not in ("self", "outdated")]
-    near = difflib.get_close_matches(name, known, 1, 0.0)
-    return f"Profiler got an unknown argument {name!r}; did you mean {near[0]!r}? It knows {', '.join(known)}."
+    near = closest(name, known)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"Profiler got an unknown argument {name!r}{hint} It knows {', '.join(known)}."
 
 
 def warn_of_no_effect(options: Options, target: str, effective: Iterable[str]) -> None:
@@ -236,8 +238,27 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
+def check_output_directory(name: str, value: Any) -> str:
+    """Return the absolute path of a directory to write to; it is made when there is something to write.
+
+    Raises:
+        TypeError, ValueError: the value is no path.
+        OSError: the directory cannot be written, or could not be made.
+    """
+    path = ancestor = check_directory(name, value)
+    while not os.path.lexists(ancestor):
+        ancestor = os.path.dirname(ancestor)
+    try:
+        # Tried, since permissions do not tell it everywhere: root may write to /proc, which takes no file.
+        os.rmdir(tempfile.mkdtemp(prefix=".instrument-", dir=ancestor))
+    except OSError as error:
+        reason = f"{name} cannot be written ({error.strerror}); choose another directory or change its permissions"
+        raise type(error)(error.errno, reason, path) from error
+    return path
+
+
 def check_directory(name: str, value: Any) -> str:
-    """The absolute path of a directory option; raises `TypeError` or `ValueError` for what is no path."""
+    """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
     path = os.fspath(value)

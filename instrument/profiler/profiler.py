@@ -19,6 +19,7 @@ from instrument.profiler.options import (
     ProfilerLevel,
     check_callable,
     check_directory,
+    check_output_directory,
     check_steps,
     from_arguments,
 )
@@ -69,7 +70,9 @@ class Profiler:
 
     Raises:
         TypeError, ValueError: an argument is unknown, with the nearest one that is not, or its value is wrong.
-        RuntimeError: it starts at once, and another profiler has a window open.
+        OSError: `output_path` cannot be written, or could not be made.
+        RuntimeError: it starts at once, and another profiler has a window open. In an interactive session, and where
+            that profiler is gone, its window is closed and kept instead, and a warning is logged.
     """
 
     def __init__(
@@ -112,20 +115,21 @@ class Profiler:
             "export_type": export_type, "mstx": mstx, "mstx_domain_include": mstx_domain_include,
             "mstx_domain_exclude": mstx_domain_exclude, "keep_raw": keep_raw, "max_steps": max_steps,
         }  # fmt: skip
-        directory = check_directory("output_path", output_path)
+        directory = check_output_directory("output_path", output_path)
         options = from_arguments(given, outdated, Profiler)
         self._schedule = check_callable("schedule", schedule)
         self._on_trace_ready = check_callable("on_trace_ready", on_trace_ready)
         #: How many times `step` was called, since a schedule's begin where there is one.
         self.step_num = 0
         self._step_start_ns = 0
-        self.recorder = Recorder(directory, options, self._ready if self._on_trace_ready is not None else None)
+        self.recorder = Recorder(directory, options, self)
         if options.start_profile:
             self.start()
 
-    def _ready(self) -> None:
-        assert self._on_trace_ready is not None
-        self._on_trace_ready(self)
+    def deliver(self) -> None:
+        """Call `on_trace_ready`: the recorder does so whenever a window was closed."""
+        if self._on_trace_ready is not None:
+            self._on_trace_ready(self)
 
     # ------------------------------------------------------------------ recording
 
@@ -149,6 +153,8 @@ class Profiler:
     def stop(self) -> None:
         """Close the window and bring it to the event file; a schedule ends. When nothing is open it does nothing.
 
+        If the device failed at the start, a warning names the reason.
+
         Raises:
             RuntimeError: nothing was ever started.
         """
@@ -160,7 +166,7 @@ class Profiler:
         opened = self.recorder.window
         if opened is not None:
             opened.marks.settle()
-        now_ns = time.time_ns()
+        now_ns = time.monotonic_ns()
         if opened is not None:
             opened.marks.add_step(_SOURCE, self.step_num, self._step_start_ns, now_ns)
         self._step_start_ns = now_ns
@@ -180,7 +186,7 @@ class Profiler:
         self.recorder.ask(request, reason)
         opened = self.recorder.window
         if opened is not None and opened is not before:
-            self._step_start_ns = opened.start_ns
+            self._step_start_ns = opened.start_monotonic_ns
 
     def __enter__(self) -> Profiler:
         if self.recorder.state in (State.IDLE, State.DONE):
@@ -197,10 +203,7 @@ class Profiler:
         opened = self.recorder.window
         if opened is not None:
             opened.marks.add_open_step(_SOURCE, self.step_num, self._step_start_ns)
-        try:
-            self._ask(Request.EXIT, describe(kind, error))
-        except Exception:
-            log.exception("Profiler: the window is lost.")
+        self._ask(Request.EXIT, describe(kind, error))
 
     def add_metadata(self, key: str, value: str) -> None:
         """A fact of yours about the windows that are closed from now on."""

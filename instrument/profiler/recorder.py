@@ -1,17 +1,26 @@
-"""What stands behind a `Profiler` and the callbacks: it does what the table of `control` says.
+"""The machinery of a `Profiler` and of the callbacks: carry out what the table of `control` says.
 
 The device's profiler exists once in a process, so of all recorders one has a window open at a time. Nothing that goes
-wrong with the device, the disk or the user's `on_trace_ready` stops a training: it is logged, and the recorder can be
-used again.
+wrong with the device, the disk or the user's `on_trace_ready` stops a training, whatever the exception: it is logged,
+and the recorder can be used again. The one error that comes through is the user's: an operator that failed before a
+window opened or closed is waited for there, and its error is raised when the window is safe.
+
+A profiler that nobody can reach any more, as after an interrupted cell of a notebook, must not keep later ones from
+recording. Its window is closed and kept when the next one opens. A script that opens two windows at once is refused
+instead: there the first one is still wanted.
 """
 
 from __future__ import annotations
 
 import atexit
+import builtins
+import gc
 import logging
 import os
+import sys
 import threading
-from collections.abc import Callable
+import weakref
+from typing import Protocol
 
 from instrument import framework
 from instrument.errors import InstrumentError
@@ -27,7 +36,13 @@ from instrument.write.sink import Sink, Target
 
 log = logging.getLogger("instrument")
 
-Handler = Callable[[], object]
+
+class Owner(Protocol):
+    """The object that the user holds."""
+
+    def deliver(self) -> None:
+        """Called whenever a window was closed."""
+
 
 #: A window of more steps is warned of: what it records stays in memory until it is closed.
 MANY_STEPS = 1000
@@ -41,7 +56,7 @@ _begun: set[Recorder] = set()
 class Recorder:
     """Windows of one output path: all go to one trace event file, which is created with the first."""
 
-    def __init__(self, output_path: str, options: Options, on_ready: Handler | None = None) -> None:
+    def __init__(self, output_path: str, options: Options, owner: Owner | None = None) -> None:
         self.output_path = output_path
         self.metadata = Metadata()
         self.state = State.IDLE
@@ -57,12 +72,13 @@ class Recorder:
         #: How many windows the schedule has, 0 where it has no end, and how many there were before it.
         self._planned, self._windows_before = 0, 0
         self._options = options
-        self._on_ready = on_ready
+        self._owner = weakref.ref(owner) if owner is not None else None
         self._backend: Backend | None = None
         self._window: Window | None = None
         self._sink: Sink | None = None
         self._said: set[str] = set()
         self._is_busy = False
+        self._users_error: Exception | None = None
         self._pid = os.getpid()
         if framework.device_target() == "CPU":
             self._arm()
@@ -109,12 +125,14 @@ class Recorder:
 
         Raises:
             RuntimeError: the request makes no sense now; the message says what to do.
+            Exception: what an operator of the user's raised that was waited for.
         """
         if os.getpid() != self._pid:
             return  # a forked child has none of it
         with _lock:
-            other = _recording.output_path if _recording is not None and _recording is not self else ""
-            row = control.decide(self.state, request, other)
+            row = control.decide(self.state, request, "", self.missed)
+            if control.Action.OPEN in row.actions and _recording not in (None, self):
+                row = control.decide(self.state, request, _end_lost(), self.missed)
             if row.refusal:
                 raise RuntimeError(f"Profiler({self.output_path!r}): {row.refusal}")
             if row.warning:
@@ -126,6 +144,9 @@ class Recorder:
                 self._is_busy = not is_outermost
                 if is_outermost:
                     _guard.settle()
+            error, self._users_error = self._users_error, None
+        if error is not None:
+            raise error
 
     def _follow(self, row: control.Row, reason: str) -> None:
         is_delivering = self.state is State.DELIVERING
@@ -143,13 +164,15 @@ class Recorder:
                     self._deliver()
                 elif action is Action.REPORT:
                     self._report()
+        except Exception as error:  # noqa: BLE001  the profiler's edge to a training, which goes on
+            log.error("Profiler: %s: %s. Training goes on; a window may be missing.", type(error).__name__, error)
         finally:
             if self._window is None and state in (State.RECORDING, State.SAVING):  # it could not be opened
                 state = State.WAITING if self.is_scheduled else State.DONE
             self.state = state if is_delivering else control.settled(state, self.windows)
             self._register()
         if window is not None and window.error is not None and not reason:
-            raise window.error
+            self._users_error = window.error
 
     def _register(self) -> None:
         """Be told of the end of the interpreter as long as there is something to do then."""
@@ -185,12 +208,21 @@ class Recorder:
         global _recording
         backend = self.prepare()
         if backend is None:
+            self.missed = f"there is no profiler for the device {framework.device_target()}."
+            return
+        try:
+            framework.wait_for_operators()
+        except Exception as error:  # noqa: BLE001  the user's; raised again at the end of the request
+            self._users_error = error
+            self.missed = f"an operator had failed before the window ({self.request}) could open."
             return
         try:
             self._window = Window(self.output_path, backend, framework.device_number(), self.request)
         except Exception as error:  # noqa: BLE001  the edge to another's code
-            self._say_error(f"the window ({self.request}) cannot be opened: {type(error).__name__}: {error}")
+            self.missed = f"the window ({self.request}) cannot be opened: {type(error).__name__}: {error}"
+            self._say_error(self.missed)
             return
+        self.missed = ""
         self._window.marks.on_step = self._check_length
         _recording = self
         _guard.install()
@@ -231,8 +263,9 @@ class Recorder:
             if self._sink is None:
                 self._sink = open_sink(Target(self.output_path, device=rank, kind="profile"), 0)
             hand_over(window.directory, number, rank, self._backend.kind_of, self._sink)
-        except (OSError, InstrumentError) as error:
-            self._say_error(f"a window is not in the event file: {error}. Its raw files stay in {window.directory}.")
+        except Exception as error:  # noqa: BLE001  the raw files are there still, and training goes on
+            reason = str(error) if isinstance(error, (OSError, InstrumentError)) else f"{type(error).__name__}: {error}"
+            self._say_error(f"a window is not in the event file: {reason}. Its raw files stay in {window.directory}.")
             return
         self.latest = (self._sink.path, number)
         if self._options.keep_raw:
@@ -243,11 +276,12 @@ class Recorder:
             self._say_error(f"raw files that are not needed any more cannot be deleted: {error}")
 
     def _deliver(self) -> None:
-        if self._on_ready is None:
+        owner = self._owner() if self._owner is not None else None
+        if owner is None:
             return
         self.state = State.DELIVERING
         try:
-            self._on_ready()
+            owner.deliver()
         except Exception:
             log.exception("Profiler: on_trace_ready failed; the trace itself is safe in %s.", self.output_path)
 
@@ -271,6 +305,33 @@ class Recorder:
         if text not in self._said:
             self._said.add(text)
             log.log(level, "Profiler: %s", text)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if nobody can reach the profiler of this recorder any more, or is expected to."""
+        if self._owner is None or self._is_busy:
+            return False
+        return self._owner() is None or _is_interactive()
+
+    def end_lost(self) -> None:
+        """Close the open window of a profiler that is lost, and keep it."""
+        self._say(logging.WARNING, f"the profiler that records into {self.output_path} was not stopped; its window is "
+                  "closed and kept, since another profiler starts.")  # fmt: skip
+        self.ask(control.Request.EXIT, "another profiler started")
+
+
+def _is_interactive() -> bool:
+    """Return True in a notebook or at a prompt, where the traceback of an interrupted cell keeps its objects alive."""
+    return hasattr(sys, "ps1") or hasattr(builtins, "__IPYTHON__")
+
+
+def _end_lost() -> str:
+    """End the recorder that has a window open if it is lost; return the directory of one that is not, else nothing."""
+    if _recording is not None and not _recording.is_lost:
+        gc.collect()  # it may be held by nothing but a cycle, as after an exception
+    if _recording is not None and _recording.is_lost:
+        _recording.end_lost()
+    return _recording.output_path if _recording is not None else ""
 
 
 @atexit.register

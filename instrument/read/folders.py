@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from instrument.eventfile import names
+from instrument.read.ordering import natural
 from instrument.ringfile import pending
 from instrument.ringfile.header import is_ring_file
 
@@ -91,8 +92,10 @@ def find(root: str, max_folders: int | None = None) -> Found:
                 links.append(entry.path)
             elif not os.path.exists(entry.path):
                 found.notes.append(f"{entry.path} is a broken link")
-    by_path = sorted(found.folders.items(), key=lambda item: item[0].split(os.sep))
-    return Found(dict(by_path), sorted(found.rings), sorted(found.notes), found.scanned)
+    by_path = sorted(found.folders.items(), key=lambda item: [natural(part) for part in item[0].split(os.sep)])
+    return Found(
+        dict(by_path), sorted(found.rings, key=natural), sorted(found.notes, key=natural), found.scanned
+    )  # fmt: skip
 
 
 def _enter(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import os
+from collections.abc import Iterable
 
 from instrument.read import folders
 from instrument.read.points import quoted
+from instrument.suggestions import closest
 
 _NAMED_AT_MOST = 5
-_COMPARED_CHARACTERS = 200
+_RANGES = 8
 #: The search that only serves an error message ends here.
 _SEARCHED_FOLDERS = 2000
 
@@ -27,11 +28,14 @@ def no_event_file(directory: str) -> str:
     )
 
 
+def absent(path: str) -> str:
+    """Return why there is nothing at a path."""
+    return "is a broken link" if os.path.islink(path) else "does not exist"
+
+
 def nearest(tag: str, tags: list[str]) -> str:
-    """Which of the tags come near to one that is not there."""
-    # Comparing takes the square of the length: names of thousands of characters would take minutes.
-    short = [known for known in tags if len(known) <= _COMPARED_CHARACTERS]
-    near = difflib.get_close_matches(tag[:_COMPARED_CHARACTERS], short, _NAMED_AT_MOST, 0.5)
+    """Return in words which of the tags come near to one that is not there."""
+    near = closest(tag, tags, _NAMED_AT_MOST)
     if not near:
         return f"it has {listed(tags) or 'none at all'}"
     return f"the nearest {'are' if len(near) > 1 else 'is'} {listed(near)}"
@@ -41,3 +45,19 @@ def listed(tags: list[str]) -> str:
     """The first few, and how many more there are."""
     shown = ", ".join(map(quoted, tags[:_NAMED_AT_MOST]))
     return shown if len(tags) <= _NAMED_AT_MOST else f"{shown} and {len(tags) - _NAMED_AT_MOST} more"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in ascending order on one short line: `0 to 63`, `0, 2 to 5, 9`."""
+    ends: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if ends and number == ends[-1][1] + 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    words = [
+        f"{first} to {last}" if last > first + 1 else ", ".join(map(str, sorted({first, last}))) for first, last in ends
+    ]
+    if len(words) > _RANGES:
+        return f"{', '.join(words[:_RANGES])} and others up to {ends[-1][1]}"
+    return ", ".join(words)

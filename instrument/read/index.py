@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from typing import Any
 
 from instrument.errors import InstrumentError
@@ -18,7 +19,7 @@ from instrument.eventfile.access import OpenFile
 from instrument.read.run import Run
 
 #: Changes with what is kept, and with how it is found.
-_VERSION = 3
+_VERSION = 4
 _TAIL_BYTES = 64
 _MOST_BYTES = 256 << 20
 
@@ -27,10 +28,10 @@ _State = list[Any]
 
 
 class Index:
-    """Facts about the runs below `root`: standard JSON, whatever the caller wants to know again."""
+    """Facts about the runs below `roots`: standard JSON, whatever the caller wants to know again."""
 
-    def __init__(self, root: str, purpose: str) -> None:
-        key = f"{_VERSION} {purpose} {os.path.realpath(root)}"
+    def __init__(self, roots: Iterable[str], purpose: str) -> None:
+        key = "\0".join([f"{_VERSION} {purpose}", *map(os.path.realpath, roots)])
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
         self._path = os.path.join(_cache(), f"{digest[:32]}.json")
         self._entries = _load(self._path)

@@ -15,14 +15,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.read.columns import Columns, FilePoints, Sharing
+from instrument.read.columns import Columns, FilePoints, joined
+from instrument.read.numbers import NumberPoints
 from instrument.read.presented import html_of
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
@@ -33,6 +34,7 @@ V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
+_ZERO = bytes(np.dtype(np.intp).itemsize)
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Part:
     writer: Writer
     first_wall_time: float
     last_wall_time: float
-    points: FilePoints
+    points: FilePoints | NumberPoints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,6 +74,8 @@ class Points:
 
     def by_writer(self: P) -> dict[Writer, P]:
         """The points of each writer for themselves."""
+        if len(self.writers) == 1:
+            return {self.writers[0]: self}
         return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
 
     def by_rank(self: P) -> dict[int, P]:
@@ -126,12 +130,7 @@ class Points:
         Raises:
             ImportError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError(
-                "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
-            ) from error
+        pandas = import_pandas()
         writers = [self.writers[index] for index in self.writer_index.tolist()]
         columns = {
             "step": self.step,
@@ -172,6 +171,28 @@ class Points:
         return "\n".join(rows)
 
 
+class NonFinite(NamedTuple):
+    """How many points of a series are NaN or infinite, and the step of the first of them."""
+
+    points: int
+    first_step: int
+
+
+def import_pandas() -> Any:
+    """Import pandas.
+
+    Raises:
+        ImportError: it is not installed; the message says how to install it.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
+        ) from error
+    return pandas
+
+
 class Scalars(Points):
     """Numbers: `value` is float64."""
 
@@ -179,6 +200,17 @@ class Scalars(Points):
     def value(self) -> NDArray[np.float64]:
         values: NDArray[np.float64] = self._raw
         return values
+
+    @property
+    def nonfinite(self) -> int:
+        """How many values are NaN or infinite."""
+        return int(np.count_nonzero(~np.isfinite(self.value)))
+
+    @property
+    def first_nonfinite_step(self) -> int | None:
+        """The step of the first value that is NaN or infinite; None where all are finite."""
+        is_nonfinite = ~np.isfinite(self.value)
+        return int(self.step[is_nonfinite.argmax()]) if is_nonfinite.any() else None
 
     def __getitem__(self, step: int) -> float:
         return self.decode(self._find(step))
@@ -248,15 +280,19 @@ class Tensors(_Decoded[Tensor]):
 
 def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], superseded: bool) -> P:
     """Put the points of several files together; `parts` are in the order in which their files were opened."""
-    writers = tuple(sorted({part.writer for part in parts}))
     columns = [part.points.columns() for part in parts]
-    is_sampled = kind == "scalar" and tag.startswith(SAMPLED)
-    masks = [_superseded(position, parts, columns, is_sampled) for position in range(len(parts))]
+    if len(parts) == 1 and _is_ascending(columns[0].step):  # as nearly all are: there may be thousands of tags
+        step, wall_time, raw = columns[0]
+        raw = raw.astype(np.float64, copy=False) if kind == "scalar" else raw
+        only: NDArray[np.intp] = np.ndarray((step.size,), np.intp, _ZERO, 0, (0,))
+        return cls(kind, tag, step, wall_time, np.zeros(step.size, np.bool_), (parts[0].writer,), only, raw)
+    writers = tuple(sorted({part.writer for part in parts}))
+    masks = [_superseded(position, parts, columns, is_sampled(kind, tag)) for position in range(len(parts))]
     index: list[NDArray[np.intp]] = [
         np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
         for part, column in zip(parts, columns, strict=True)
     ]
-    whole = Sharing().joined(columns)
+    whole = joined(columns)
     mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
@@ -271,6 +307,16 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
     return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order])
 
 
+def _is_ascending(step: NDArray[np.int64]) -> bool:
+    """Return True where each step is greater than the one before."""
+    return bool((step[1:] > step[:-1]).all())
+
+
+def is_sampled(kind: str, tag: str) -> bool:
+    """Return True for a series of samples, of which a step may hold several."""
+    return kind == "scalar" and tag.startswith(SAMPLED)
+
+
 def _is_ordered(columns: Columns) -> bool:
     """Whether points are ordered by step and then by time."""
     later_step = columns.step[1:] > columns.step[:-1]
@@ -280,15 +326,13 @@ def _is_ordered(columns: Columns) -> bool:
     return bool((later_step | later).all())
 
 
-def _superseded(
-    position: int, parts: Sequence[Part], columns: Sequence[Columns], is_sampled: bool
-) -> NDArray[np.bool_]:
+def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns], sampled: bool) -> NDArray[np.bool_]:
     """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
     step = columns[position].step
     mask = np.zeros(len(step), np.bool_)
-    if not is_sampled and (step[1:] >= step[:-1]).all():
+    if not sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
-    elif not is_sampled:
+    elif not sampled:
         mask[:] = True
         _, last_from_behind = np.unique(step[::-1], return_index=True)
         mask[len(step) - 1 - last_from_behind] = False
@@ -303,6 +347,13 @@ def _replaced(position: int, parts: Sequence[Part], columns: Sequence[Columns]) 
         if later.writer == part.writer and part.last_wall_time < later.first_wall_time:
             mask |= step >= later_columns.step.min()
     return mask
+
+
+def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
+    """Return how many points of a series are superseded; `parts` are those that `merge` takes."""
+    columns = [part.points.columns() for part in parts]
+    sampled = is_sampled(kind, tag)
+    return sum(int(_superseded(position, parts, columns, sampled).sum()) for position in range(len(parts)))
 
 
 def replaced(parts: Sequence[Part]) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -19,11 +19,13 @@ from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import folders, lineage, tail
+from instrument.read import file_kinds, folders, frames, lineage, tail
 from instrument.read.contents import Contents
-from instrument.read.hints import listed, nearest, no_event_file
+from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
+from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
+from instrument.read.run_list import Runs as Runs
 from instrument.ringfile import pending
 from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
@@ -66,7 +68,7 @@ class Run:
             NoSuchRun: no file is of that rank.
         """
         if rank not in self.ranks:
-            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {', '.join(map(str, self.ranks)) or 'none'}")
+            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {ranges(self.ranks) or 'none'}")
         return Run(self.path, self.files, self.traces, self._is_live, rank)
 
     def _of_rank(self, files: Iterable[str]) -> list[str]:
@@ -75,7 +77,7 @@ class Run:
     def tags(self) -> dict[str, list[str]]:
         """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
         keys = self._contents.keys()
-        tags = {kind: sorted(tag for found, tag in keys if found == kind) for kind in KINDS}
+        tags = {kind: sorted((tag for found, tag in keys if found == kind), key=natural) for kind in KINDS}
         return {kind: found for kind, found in tags.items() if found}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
@@ -139,7 +141,7 @@ class Run:
         """
         kinds = [kind for kind, tags in self.tags().items() if tag in tags]
         if not kinds:
-            tags = sorted({known for tags in self.tags().values() for known in tags})
+            tags = sorted({known for tags in self.tags().values() for known in tags}, key=natural)
             raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {nearest(tag, tags)}")
         return kinds
 
@@ -180,6 +182,23 @@ class Run:
         """
         # By name, as what explains a profile stands above what reads it.
         return import_module("instrument.analyse.profile").profile(self.path, window, device)
+
+    def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
+        """Return the points of many series as one `pandas.DataFrame`, a row a point, ordered by tag and step.
+
+        Its columns are run (the name), tag, step, wall_time (UTC), value, device and host, and superseded where those
+        points were asked for; all but the first two are those of a series' own `to_pandas`.
+
+        Args:
+            tags: a tag, or a pattern such as `"loss/*"`, or several of them.
+            kind: one of the keys of `tags()`.
+            superseded: also points that a later start, or the same step again, replaced.
+
+        Raises:
+            NoSuchRun: there are series of that kind, but none has such a tag.
+            ImportError: pandas is not installed.
+        """
+        return frames.frame([(self.name, self)], tags, kind, superseded)
 
     @property
     def damage(self) -> list[Damage]:
@@ -237,7 +256,7 @@ class Run:
             self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
-        return sorted(tag for found, tag in self._contents.keys() if found == kind)
+        return sorted((tag for found, tag in self._contents.keys() if found == kind), key=natural)
 
     def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
         parts = self._contents.parts((kind, tag))
@@ -272,17 +291,6 @@ class Run:
         return "\n".join(rows)
 
 
-class Runs(list[Run]):
-    """The runs of a tree, ordered by path; `notes` say which folders and links were skipped, and why."""
-
-    def __init__(self, runs: Iterable[Run], notes: list[str]) -> None:
-        super().__init__(runs)
-        self.notes = notes
-
-    def _repr_html_(self) -> str:
-        return html_of(self, "runs")
-
-
 def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
     """Open the run at `path`, an event file or the directory that holds it.
 
@@ -297,7 +305,7 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
     if follow and (os.path.isdir(path) or not os.path.exists(path)):
         return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} does not exist; an event file or the directory of one is expected")
+        raise NoSuchRun(f"{path} {absent(path)}; an event file or the directory of one is expected")
     if not os.path.isdir(path):
         return _read_file(path, follow)
     found = folders.event_files(path)
@@ -331,6 +339,9 @@ def _read_file(path: str, follow: bool) -> Run:
     folders.look_for_rings(path)
     files, traces = _sorted_out([path])
     if files and names.recognise(os.path.basename(path)) is None:
+        kind = file_kinds.described(path)
+        if kind:
+            raise NoSuchRun(f"{path} is {kind}, and no event file")
         raise NoSuchRun(
             f"{path} is no event file by its name; one is called {names.join('events', 0, 0, names.SUFFIX)} "
             "with other numbers, and read() takes it or its directory"
@@ -348,7 +359,7 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
     """
     root = os.fsdecode(root)
     if not os.path.isdir(root):
-        kind = "is a file" if os.path.exists(root) else "does not exist"
+        kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
     found = folders.find(root)
-    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes)
+    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes, root)

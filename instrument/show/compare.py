@@ -1,98 +1,76 @@
-"""Two runs side by side: of each tag the final and the best value, and the hyper-parameters that differ."""
+"""Runs side by side: of each tag the last and the best value of each run, and the hyper-parameters that differ."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from instrument.read.points import Scalars, called
+from instrument.read.ordering import natural
 from instrument.read.run import Run
-from instrument.show.describe import Row, flat
+from instrument.show import directions
+from instrument.show.describe import Row, flat, summary
 
-#: Words in a tag that say that more is better; of all other tags less is.
-_MORE_IS_BETTER = frozenset(
-    [
-        "acc",
-        "accuracy",
-        "auc",
-        "bleu",
-        "dice",
-        "f1",
-        "iou",
-        "map",
-        "miou",
-        "precision",
-        "psnr",
-        "r2",
-        "recall",
-        "reward",
-        "rouge",
-        "score",
-        "ssim",
-        "throughput",
-        "top1",
-        "top5",
-    ]
-)
 #: What a training lineage tells of results, not of how it was set up.
 _RESULTS = ("train.algorithm.loss", "train.model.")
 _SETUP = ("train", "dataset", "custom")
+_SUMMARY = (
+    "points", "last", "last_step", "nan_count", "positive_infinity_count", "negative_infinity_count",
+    "first_nonfinite_step",
+)  # fmt: skip
 
 
-def is_more_better(tag: str) -> bool:
-    """Whether the name says that the greatest value is the best one, as that of an accuracy does."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", tag).lower()
-    return not _MORE_IS_BETTER.isdisjoint(re.split(r"[^a-z0-9]+", words))
+@dataclass(frozen=True)
+class Side:
+    """What a comparison needs of one run: rows for its series, and how it was set up."""
+
+    run: str
+    path: str
+    scalars: Sequence[Row]
+    setup: Row
+
+    @property
+    def head(self) -> Row:
+        return {"run": self.run, "path": self.path}
 
 
-def scalars(one: Run, other: Run, wanted: Callable[[list[str]], list[str]]) -> list[Row]:
-    """A row for each tag, and for each writer where a run has several; None where a run has no such series."""
+def side(name: str, run: Run, wanted: Callable[[Iterable[str]], list[str]], direction: Callable[[str], str]) -> Side:
+    """Read one run: a row for each tag that is wanted, and for each writer where the run has several."""
     rows = []
-    for tag in wanted(sorted({tag for run in (one, other) for tag in run.tags().get("scalar", [])})):
-        more = is_more_better(tag)
-        found = [_by_writer(run, tag) for run in (one, other)]
-        if max(map(len, found)) == 1:
-            found = [dict(zip([None], writers.values(), strict=False)) for writers in found]
-        for writer in sorted({writer for writers in found for writer in writers}, key=str):
-            pair = [_ends(writers.get(writer), more) for writers in found]
-            row: Row = {"tag": tag, "writer": writer, "best_is": "max" if more else "min"}
-            rows.append({**row, "a": pair[0], "b": pair[1]})
-    return rows
+    for tag in wanted(run.tags().get("scalar", [])):
+        for points in run.scalars(tag).by_writer().values():
+            facts = summary(points)
+            row: Row = {"tag": tag, "run": name, "path": run.path, "device": facts["device"], "host": facts["host"]}
+            row |= directions.best(points, direction(tag)) | {key: facts[key] for key in _SUMMARY}
+            rows.append(row)
+    return Side(name, run.path, rows, _setup(run))
 
 
-def _by_writer(run: Run, tag: str) -> dict[str | None, Scalars]:
-    """The series of each writer by device and host; none where the run lacks the tag."""
-    if tag not in run.tags().get("scalar", []):
-        return {}
-    return {called(writer): points for writer, points in run.scalars(tag).by_writer().items()}
+def scalars(sides: Sequence[Side], sort: str = "best", descending: bool = False) -> list[Row]:
+    """Return the rows of all runs, tag by tag; within a tag in the order of a field, `best` with the best first."""
+    by_tag: dict[str, list[Row]] = {}
+    for one in sides:
+        for row in one.scalars:
+            by_tag.setdefault(row["tag"], []).append(row)
+    return [row for tag in sorted(by_tag, key=natural) for row in directions.sorted_rows(by_tag[tag], sort, descending)]
 
 
-def _ends(points: Scalars | None, more: bool) -> Row | None:
-    """The final value and the best one with their steps; the best is None where all are NaN."""
-    if points is None:
-        return None
-    values = points.value
-    row: Row = {"final": float(values[-1]), "final_step": int(points.step[-1]), "best": None, "best_step": None}
-    if not np.isnan(values).all():
-        best = int(np.nanargmax(values) if more else np.nanargmin(values))
-        row |= {"best": float(values[best]), "best_step": int(points.step[best])}
-    return row
+def hyper_parameters(sides: Sequence[Side]) -> list[Row]:
+    """Return what differs in how runs were set up, as their lineage tells: a row for each name and run."""
+    names = list(dict.fromkeys(name for one in sides for name in one.setup))
+    return [
+        {**one.head, "name": name, "value": one.setup.get(name)}
+        for name in names
+        if _differs([one.setup.get(name) for one in sides])
+        for one in sides
+    ]
 
 
-def hyper_parameters(one: Run, other: Run) -> list[Row]:
-    """What differs in how two runs were set up, as their lineage tells: name, and the value of each."""
-    a, b = _setup(one), _setup(other)
-    return [{"name": name, "a": a.get(name), "b": b.get(name)} for name in {**a, **b} if not _same(a, b, name)]
+def _differs(values: Sequence[Any]) -> bool:
+    first = values[0]
+    return any(not (other is first or other == first or (other != other and first != first)) for other in values[1:])
 
 
-def _same(a: Row, b: Row, name: str) -> bool:
-    one, other = a.get(name), b.get(name)
-    return one is other or bool(one == other) or (one != one and other != other)
-
-
-def _setup(run: Run) -> dict[str, Any]:
+def _setup(run: Run) -> Row:
     known = {key: run.lineage[key] for key in _SETUP if key in run.lineage}
     return {name: value for name, value in flat(known) if not name.startswith(_RESULTS)}

@@ -7,6 +7,8 @@ same points always give the same curve. What is no finite number is marked.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 #: From the least to the greatest, and what is no finite number: with Unicode, and for terminals without.
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█!", "_.-=+*%#!"
 _LEVELS = 8
-_WIDTH = 24
+WIDTH = 24
 _MIDDLE = 3
 
 #: Values of float64.
@@ -31,20 +33,47 @@ def marks(encoding: str | None) -> str:
     return BLOCKS
 
 
-def text(values: Values, drawn_with: str = BLOCKS, width: int = _WIDTH) -> str:
-    """The values as a row of at most `width` characters."""
+@dataclass(frozen=True)
+class Reduced:
+    """What a curve keeps of a series: a value for each character, where one is no finite number, and the range."""
+
+    values: Values
+    has_gap: NDArray[np.bool_]
+    #: The least and the greatest finite value; None where there is none.
+    range: tuple[float, float] | None
+
+    def text(self, drawn_with: str = BLOCKS, scale: tuple[float, float] | None = None) -> str:
+        """Return the curve as a row of characters, drawn between the ends of `scale`, or of its own range."""
+        ends = np.array(scale or self.range or (), np.float64)
+        levels = np.where(self.has_gap, _LEVELS, _levels(self.values, ends))
+        return "".join(drawn_with[level] for level in levels.tolist())
+
+
+def reduced(values: Values, width: int = WIDTH) -> Reduced:
+    """Return what a curve of at most `width` characters keeps of a series."""
     columns = min(len(values), width)
     if not columns:
-        return ""
+        return Reduced(values, np.zeros(0, np.bool_), None)
     edges = np.linspace(0, len(values), columns + 1).astype(np.intp)
     is_finite = np.isfinite(values)
     chosen = edges[1:] - 1
     chosen[0] = 0
     for extreme in _extremes(values, is_finite):
         chosen[np.searchsorted(edges, extreme, "right") - 1] = extreme
-    has_gap = np.add.reduceat(~is_finite, edges[:-1]) > 0
-    levels = np.where(has_gap, _LEVELS, _levels(values[chosen], values[is_finite]))
-    return "".join(drawn_with[level] for level in levels.tolist())
+    finite = values[is_finite]
+    ends = (float(finite.min()), float(finite.max())) if len(finite) else None
+    return Reduced(values[chosen], np.add.reduceat(~is_finite, edges[:-1]) > 0, ends)
+
+
+def common_scale(curves: Iterable[Reduced]) -> tuple[float, float] | None:
+    """Return the range of several curves together; None where none has a finite value."""
+    ranges = [curve.range for curve in curves if curve.range is not None]
+    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+
+
+def text(values: Values, drawn_with: str = BLOCKS, width: int = WIDTH) -> str:
+    """Return the values as a row of at most `width` characters."""
+    return reduced(values, width).text(drawn_with)
 
 
 def _extremes(values: Values, is_finite: NDArray[np.bool_]) -> list[int]:
@@ -78,12 +107,12 @@ def svg(steps: NDArray[Any], values: Values, width: int = 160, height: int = 28)
     """The values over their steps as an SVG element; red lines stand where a value is no finite number."""
     if not len(values):
         return ""
-    chosen = _drawn(values, width)
+    chosen = drawn(values, width)
     values, is_finite = values[chosen], np.isfinite(values)[chosen]
     along = _share(steps[chosen].astype(np.float64), steps.astype(np.float64))
     x = 2 + along * (width - 4)
     y = height - 3 - _share(values, values[is_finite]) * (height - 6) if is_finite.any() else np.zeros(len(values))
-    shapes = [_line(x[part], y[part]) for part in _unbroken(is_finite)]
+    shapes = [_line(x[part], y[part]) for part in unbroken(is_finite)]
     shapes += [f'<path d="M{at:.1f} 1V{height - 1}" stroke="#c00"/>' for at in np.unique(x[~is_finite].round(1))]
     return (
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" fill="none" stroke="currentColor" '
@@ -91,8 +120,8 @@ def svg(steps: NDArray[Any], values: Values, width: int = 160, height: int = 28)
     )
 
 
-def _drawn(values: Values, width: int) -> NDArray[np.intp]:
-    """Of each column's points the first, the last, the least, the greatest and one that is no finite number."""
+def drawn(values: Values, width: int) -> NDArray[np.intp]:
+    """Return the places of each column's first, last, least and greatest point, and of one that is not finite."""
     if len(values) <= 4 * width:
         return np.arange(len(values))
     edges = np.linspace(0, len(values), width + 1).astype(np.intp).tolist()
@@ -104,7 +133,8 @@ def _drawn(values: Values, width: int) -> NDArray[np.intp]:
     return np.array(sorted(chosen))
 
 
-def _unbroken(is_finite: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+def unbroken(is_finite: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+    """Return the places of each unbroken row of True."""
     places = np.flatnonzero(is_finite)
     return [part for part in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(part)]
 

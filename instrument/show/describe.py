@@ -11,23 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.analyse.layout import number
 from instrument.codec import graph as graph_codec
 from instrument.errors import CorruptMessage
 from instrument.eventfile import names
 from instrument.eventfile.access import OpenFile
+from instrument.eventfile.blocks import Damage
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
-from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
+from instrument.show.stages import stages
+from instrument.values import KINDS, Graph, Histogram, Image, Landscape, Tensor, Text
 
 Row = dict[str, Any]
 
 
-def overview(run: Run) -> Row:
-    """All that a run holds but the single values."""
-    result: Row = {"name": run.name, "path": run.path, "ranks": run.ranks}
+def overview(run: Run, name: str, wanted: Callable[[list[str]], list[str]] = list) -> Row:
+    """Return all that a run holds but the single values, under the name that outputs give it."""
+    result: Row = {"run": name, "path": run.path, "ranks": run.ranks}
     result["files"] = [_file(path) for path in [*run.files, *run.traces]]
+    chosen = {kind: found for kind, tags in run.tags().items() if (found := wanted(tags))}
     result["tags"] = {
-        kind: [row for tag in tags for row in _summaries(run, kind, tag)] for kind, tags in run.tags().items()
+        kind: [row for tag in tags for row in _summaries(run, kind, tag)] for kind, tags in chosen.items()
     }
     result["has_profile"] = bool(run.traces)
     result["lineage"] = run.lineage
@@ -35,8 +39,9 @@ def overview(run: Run) -> Row:
 
 
 def listed(run: Run, name: str) -> Row:
-    """A run in a row: how many tags of each kind it has, its steps, and what is missing."""
-    kinds = {kind: len(tags) for kind, tags in run.tags().items()} | {"profile": len(run.traces)}
+    """Return a run in a row: how many tags of each kind it has, its steps, and what is missing."""
+    counts = run.contents.counts()
+    kinds = {kind: counts[kind] for kind in KINDS} | {"profile": len(run.traces)}
     row: Row = {
         "run": name,
         "path": run.path,
@@ -45,7 +50,7 @@ def listed(run: Run, name: str) -> Row:
     }
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
-    row["replaced_points"] = run.contents.replaced(run.contents.keys())
+    row["superseded_points"] = run.contents.superseded()
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
 
 
@@ -61,8 +66,13 @@ def _losses(run: Run) -> dict[str, int]:
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested dictionaries and lists with the way to each, as in `dataset.children[0].op_type`."""
-    if isinstance(value, dict) and (value or not path):
+    """Yield the leaves of nested dictionaries and lists with the way to each, as in `train.algorithm.network`.
+
+    Of a data pipeline the leaves are its stages: `dataset.stage_1`, ...
+    """
+    if path == "dataset" and isinstance(value, dict) and "op_type" in value:
+        yield from ((f"{path}.{name}", text) for name, text in stages(value))
+    elif isinstance(value, dict) and (value or not path):
         for key, inner in value.items():
             yield from flat(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
@@ -74,16 +84,21 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def missing(run: Run) -> Row:
     """What the recorder says is missing, and what could not be read."""
-    return {"gaps": [asdict(gap) for gap in run.gaps], "damage": [asdict(damage) for damage in run.damage]}
+    return {"gaps": [asdict(gap) for gap in run.gaps], "damage": [damaged(damage) for damage in run.damage]}
+
+
+def damaged(damage: Damage) -> Row:
+    """Return a damaged place as a row: the file, where in it, how long, and why."""
+    row = asdict(damage)
+    return {"file": row.pop("path"), **row}
 
 
 def _file(path: str) -> Row:
-    name = os.path.basename(path)
-    parts = names.parse(name) or names.parse(name, names.PROFILE)
-    assert parts is not None
+    name = names.recognise(os.path.basename(path))
+    device, host = (-1, "") if name is None else name.writer
     with OpenFile(path) as file:
         size = file.size_bytes
-    return {"name": name, "bytes": size, "device": parts.device, "host": parts.host}
+    return {"file": path, "bytes": size, "device": device, "host": host}
 
 
 def _summaries(run: Run, kind: str, tag: str) -> list[Row]:
@@ -93,30 +108,49 @@ def _summaries(run: Run, kind: str, tag: str) -> list[Row]:
     return [summary(points, len(everything[writer]) - len(points)) for writer, points in standing.items()]
 
 
-def summary(points: Points, superseded: int = 0) -> Row:
-    """The points of one writer in a row: how many, from which step to which, and the ends and extremes of numbers."""
+def summary(points: Points, superseded_points: int = 0) -> Row:
+    """Return the points of one writer in a row: how many, from which step to which, ends and extremes of numbers."""
     device, host = points.writers[0]
-    row: Row = {"tag": points.tag, "device": device, "host": host, "points": len(points), "superseded": superseded}
+    row: Row = {"tag": points.tag, "device": device, "host": host, "points": len(points)}
+    row |= {"superseded_points": superseded_points}
     row |= {"first_step": int(points.step[0]), "last_step": int(points.step[-1])}
     row |= {"last_wall_time": float(points.wall_time.max())}
-    if isinstance(points, Scalars):
-        row |= {"first": float(points.value[0]), "last": float(points.value[-1]), **_extremes(points.value)}
-    return row
+    return row | (_numbers(points) if isinstance(points, Scalars) else {})
 
 
-def points_of(run: Run, tag: str, superseded: bool) -> Row:
-    """Every point of a tag, for each kind that has it; `not_shown` counts those left out as superseded.
+def _numbers(points: Scalars) -> Row:
+    """Return the first and the last value, the extremes with their steps, and what is no finite number."""
+    values, step = points.value, points.step
+    row: Row = {"first": float(values[0]), "last": float(values[-1])}
+    for name, find in (("min", np.nanargmin), ("max", np.nanargmax)):
+        place = None if np.isnan(values).all() else int(find(values))
+        row[name] = None if place is None else float(values[place])
+        row[f"{name}_step"] = None if place is None else int(step[place])
+    row |= {"nan_count": int(np.isnan(values).sum())}
+    row |= {"positive_infinity_count": int((values == np.inf).sum())}
+    row |= {"negative_infinity_count": int((values == -np.inf).sum())}
+    broken = np.flatnonzero(~np.isfinite(values))
+    return row | {"first_nonfinite_step": int(step[broken[0]]) if broken.size else None}
 
-    Raises:
-        NoSuchRun: no kind has it; the message names the nearest.
+
+def not_finite(row: Row) -> str:
+    """Return in words how many values of a summary are no finite numbers, and from which step on; empty for none."""
+    count = sum(row[key] for key in ("nan_count", "positive_infinity_count", "negative_infinity_count"))
+    return f"{count} from step {row['first_nonfinite_step']}" if count else ""
+
+
+def series_of(run: Run, name: str, wanted: Callable[[list[str]], list[str]], superseded: bool) -> Row:
+    """Return every point of the tags that are `wanted`, one series for each kind and tag.
+
+    `superseded_points` of a series counts those that are left out.
     """
-    kinds, not_shown = {}, {}
-    for kind in run.kinds(tag):
-        points = run.points(kind, tag, superseded)
-        kinds[kind] = _points(points)
-        not_shown[kind] = len(run.points(kind, tag, superseded=True)) - len(points)
-    shown = {"tag": tag, "kinds": kinds, "not_shown": not_shown}
-    return {"name": run.name, "path": run.path, **shown, **missing(run)}
+    series = []
+    for kind, tags in run.tags().items():
+        for tag in wanted(tags):
+            points = run.points(kind, tag, superseded)
+            count = len(run.points(kind, tag, superseded=True)) - len(points)
+            series.append({"kind": kind, "tag": tag, "superseded_points": count, "values": _points(points)})
+    return {"run": name, "path": run.path, "series": series, **missing(run)}
 
 
 def _points(points: Points) -> list[Row]:
@@ -139,6 +173,24 @@ def value(decoded: Any) -> Row:
     return describe(decoded)
 
 
+#: What `value` may say, of all kinds, and `error` of a value that is damaged.
+FACTS = (
+    "value", "width", "height", "channels", "mapping", "bytes", "dtype", "shape", "min", "max", "nan_count", "count",
+    "mean", "positive_infinity_count", "negative_infinity_count", "nodes", "text", "error",
+)  # fmt: skip
+
+
+def words(facts: Row) -> str:
+    """Return the facts of a value on one line, those that are empty left out."""
+    return ", ".join(f"{key.replace('_', ' ')} {_word(fact)}" for key, fact in facts.items() if fact != "")
+
+
+def _word(fact: Any) -> str:
+    if isinstance(fact, list):
+        return "x".join(map(str, fact)) or "scalar"
+    return number(fact) if fact is None or isinstance(fact, (int, float)) else str(fact)
+
+
 def _tensor(tensor: Tensor) -> Row:
     return {"dtype": tensor.dtype, "shape": list(tensor.array.shape), **_extremes(tensor.array)}
 
@@ -151,9 +203,9 @@ def _histogram(histogram: Histogram) -> Row:
         "min": histogram.min,
         "max": histogram.max,
         "mean": histogram.sum / finite if finite > 0 else math.nan,
-        "nan": histogram.nan_count,
-        "positive_infinity": histogram.positive_infinity_count,
-        "negative_infinity": histogram.negative_infinity_count,
+        "nan_count": histogram.nan_count,
+        "positive_infinity_count": histogram.positive_infinity_count,
+        "negative_infinity_count": histogram.negative_infinity_count,
     }
 
 
@@ -186,13 +238,18 @@ def _extremes(array: NDArray[Any]) -> Row:
     is_nan = np.isnan(array)
     numbers = array[~is_nan]
     low, high = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
-    return {"min": low, "max": high, "nan": int(is_nan.sum())}
+    return {"min": low, "max": high, "nan_count": int(is_nan.sum())}
 
 
 def plain(value: Any) -> Any:
-    """The same for standard JSON, which has no word for them: NaN and the infinities as texts."""
+    """Return the same for standard JSON: NaN and the infinities, which it has no word for, as texts.
+
+    A surrogate that stands for a byte of a name that is not UTF-8, which it has no character for, is `\\udcXX`.
+    """
     if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
+        return {plain(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):

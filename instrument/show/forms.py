@@ -1,4 +1,10 @@
-"""The forms in which every verb shows its facts: text for people, JSON, and CSV."""
+"""The forms in which every verb prints its facts: text for people, JSON, and CSV.
+
+The names of all fields, and the rules below, are in docs/reference/output.md. JSON is the whole of it: rows are
+dictionaries, with further ones inside. CSV has the same rows flattened: a dictionary inside a row gives a column for
+each of its keys (`tags.scalar`), a list is one cell of JSON. Where a verb has rows of several sorts the first column,
+`table`, names the sort, and a row leaves the columns of the others empty.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,11 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from instrument.analyse.layout import escape, formula_safe
-from instrument.show.describe import plain
+from instrument.show.describe import Row, plain
 
 
 def add_forms(parser: argparse.ArgumentParser, what: str) -> None:
@@ -22,33 +28,74 @@ def add_forms(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Standard JSON, in ASCII."""
+    """Print standard JSON, in ASCII."""
     print(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
+def print_json_line(value: Any) -> None:
+    """Print standard JSON on one line."""
+    print(json.dumps(plain(value), allow_nan=False))
+
+
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """CSV under the names of its columns, control characters escaped; see `cell` for the rest."""
+    """Print CSV under the names of its columns, control characters escaped; see `cell` for the rest."""
     write_csv(sys.stdout, _escaped(columns), map(_escaped, rows))
 
 
+def print_csv_row(row: Iterable[Any]) -> None:
+    """Print one line of CSV."""
+    _write_row(csv.writer(sys.stdout, lineterminator="\n"), _escaped(row))
+
+
 def _escaped(row: Iterable[Any]) -> list[Any]:
-    return [escape(one) if isinstance(one, str) else one for one in row]
+    return [escape(value) if isinstance(value, str) else value for value in row]
 
 
-def print_records(records: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Dictionaries as CSV; what one of them lacks is empty."""
-    print_csv(columns, ([record.get(column) for column in columns] for record in records))
+def print_records(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+    """Print dictionaries as CSV, those in them flattened; what one of them lacks is empty.
+
+    Without `columns` there is a column for each key, in the order in which the keys come.
+    """
+    rows: Iterable[Row] = (flattened(record) for record in records)
+    if not columns:
+        rows = list(rows)
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+    print_csv(columns, ([row.get(column) for column in columns] for row in rows))
+
+
+def print_tables(tables: Mapping[str, Iterable[Mapping[str, Any]]], columns: Sequence[str] = ()) -> None:
+    """Print rows of several sorts as one CSV, whose first column `table` names the sort; `columns` as above."""
+    rows = [{"table": name, **row} for name, rows in tables.items() for row in rows]
+    print_records(rows, ["table", *columns] if columns or not rows else ())
+
+
+def flattened(row: Mapping[str, Any]) -> Row:
+    """Return the row with the entries of its dictionaries, at any depth, under names with dots between."""
+    return dict(_leaves(row))
+
+
+def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def write_csv(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """CSV with a heading, line ends as in Unix."""
+    """Write CSV with a heading, line ends as in Unix."""
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([cell(column) for column in columns])
-    writer.writerows([cell(value) for value in row] for row in rows)
+    _write_row(writer, columns)
+    for row in rows:
+        _write_row(writer, row)
+
+
+def _write_row(writer: Any, row: Iterable[Any]) -> None:
+    writer.writerow([cell(value) for value in row])
 
 
 def cell(value: Any) -> Any:
-    """What the csv module takes: floats with all digits, NaN and the infinities in words, nothing for None.
+    """Return what the csv module takes: floats with all digits, NaN and the infinities in words, nothing for None.
 
     A text that a spreadsheet would run as a formula begins with an apostrophe; lists and dictionaries are JSON.
     """

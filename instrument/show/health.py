@@ -108,12 +108,21 @@ def _around(directory: str) -> Iterator[Finding]:
         yield Finding("packages", FAILS, f"{', '.join(lacking)} not installed", "pip install mindspore-instrument")
     if not (3, 10) <= sys.version_info[:2] <= (3, 12):
         yield Finding("python", NOTE, f"{platform.python_version()}; MindSpore has wheels for 3.10 to 3.12")
+    yield from _numpy()
     yield attempt("checksums", _checksums, "pip install --force-reinstall crc32c")
     yield _room("disk", directory)
     if os.path.isdir("/dev/shm"):
         yield _room(
             "/dev/shm", "/dev/shm", "MindSpore's data sets with python_multiprocessing need it; instrument does not."
         )
+
+
+def _numpy() -> Iterator[Finding]:
+    """NumPy 2 beside a MindSpore that was built for NumPy 1; nothing where MindSpore is not installed."""
+    mindspore, numpy = _version("mindspore"), _version("numpy")
+    if mindspore is not None and numpy is not None and int(numpy.partition(".")[0]) >= 2:
+        detail = f"{numpy}; MindSpore {mindspore} was built for NumPy 1: some of its operations and data sets fail"
+        yield Finding("numpy", NOTE, detail, "For training: pip install 'numpy<2'. Reading works with NumPy 2.")
 
 
 def _checksums() -> str:

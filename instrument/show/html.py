@@ -42,7 +42,7 @@ def _tag_rows(shown: Run, kind: str, tag: str) -> Iterable[list[Any]]:
     for points in shown.points(kind, tag).by_writer().values():
         row = summary(points)
         drawn = Markup(curve.svg(points.step, points.value)) if isinstance(points, Scalars) else ""
-        numbers = [row.get(key, "") for key in ("last", "min", "max", "nan")]
+        numbers = [row.get(key, "") for key in ("last", "min", "max", "nan_count")]
         steps = f"{row['first_step']}..{row['last_step']}"
         yield [kind, tag, called(points.writers[0]), drawn, *numbers, row["points"], steps]
 
@@ -90,15 +90,7 @@ def _value(shown: Points, at: int) -> Any:
     if isinstance(value, Image) and value.data.startswith(_PNG) and len(value.data) <= _LARGEST_PICTURE_BYTES:
         data = base64.b64encode(value.data).decode()
         return Markup(f'<img src="data:image/png;base64,{data}" alt="{value.width} x {value.height} pixels">')
-    return ", ".join(
-        f"{key.replace('_', ' ')} {_said(said)}" for key, said in describe.value(value).items() if said != ""
-    )
-
-
-def _said(fact: Any) -> str:
-    if isinstance(fact, list):
-        return "x".join(map(str, fact)) or "scalar"
-    return number(fact) if fact is None or isinstance(fact, (int, float)) else str(fact)
+    return describe.words(describe.value(value))
 
 
 def lineage(shown: Mapping[str, Any]) -> str:

@@ -28,11 +28,12 @@ _SHOWN_BUCKETS = 90
 
 
 class Imported(NamedTuple):
-    """What was written, in words what was not, and the runs that were read."""
+    """What was written, in words what was not, the runs that were read, and of each file the run that it is of."""
 
     written: list[Written]
     left_out: list[str]
     runs: list[Run]
+    sources: list[Run]
 
 
 def import_runs(path: str, out: str, force: bool = False) -> Imported:
@@ -48,7 +49,7 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
         OSError: a file cannot be read or written.
     """
     folder = Folder(out, force)
-    found = Imported([], [], [])
+    found = Imported([], [], [], [])
     has_ours = False
     for run in find_runs(path) if os.path.isdir(path) else [read(path)]:
         files = [file for file in run.contents.files if file.name.kind == names.TENSORBOARD]
@@ -61,6 +62,7 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
         for file in files:
             one = _Import(file, folder, [] if below == "." else below.split(os.sep), taken)
             found.written.extend(one.write())
+            found.sources.extend([run] * (len(found.written) - len(found.sources)))
             found.left_out.extend(
                 f"{os.path.normpath(os.path.join(below, os.path.basename(file.path)))}: {it}" for it in one.left_out()
             )

@@ -38,7 +38,7 @@ def report(surface: LossSurface) -> dict[str, Any]:
         "convergence": Point(*surface.convergence.tolist())._asdict() if surface.convergence.size else None,
         "holes": _hole_counts(surface.z),
         "explained": surface.explained.tolist(),
-        "path": [one._asdict() for one in checkpoints(surface)],
+        "checkpoints": [one._asdict() for one in checkpoints(surface)],
         "metrics": {name: _extent(values) for name, values in surface.metrics.items()},
         "metadata": dict(surface.metadata),
     }

@@ -44,7 +44,9 @@ def legend(drawing: Drawing) -> str:
     is_plane = not is_line(surface)
     words = [f"{'Colours' if is_plane else 'Heights'} are {drawing.what} on a {_SCALE_WORDS[scale.name]} scale"]
     if scale.is_clipped:
-        words[0] += f", on which all above {scale.high:.6g} looks the same"
+        words[0] += f", on which the {scale.clipped} of {surface.z.size} points above {scale.high:.6g} look the same"
+    if scale.suggests_log:
+        words.append("a logarithmic scale (--scale log) tells more of them apart")
     if holes(surface).any():
         count = int(holes(surface).sum())
         words.append(f"{count} of {surface.z.size} points have no finite value and are left empty")
@@ -73,13 +75,15 @@ def _data(drawing: Drawing) -> str:
     path = [_shares(surface.x, surface.path[:, 0]), _shares(surface.y, surface.path[:, 1])]
     path += [scale.shares(surface.path_loss), scale.shares(surface.true_loss)]
     places = [_plain(row) for row in np.stack(path, axis=1)]
+    numbered = zip(places, surface.numbers.tolist(), strict=True)
     data = {
         "x": _plain(x),
         "y": _plain(y),
         "z": [_plain(row) for row in scale.shares(surface.z)],
-        "path": [place for place in places if None not in place[:2]],
+        "path": [[*place, number] for place, number in numbered if None not in place[:2]],
         "colours": svg.hexes(_COLOURS),
-        "labels": [*_labels(surface.x, 0), *_labels(surface.y, 1), *_heights(drawing.what, scale)],
+        "labels": [*_labels(surface.x, 0), *_labels(surface.y, 1)],
+        "heights": _heights(drawing.what, scale),
     }
     # In a script element only "<" could end it early.
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -95,14 +99,12 @@ def _plain(values: Floats) -> list[float | None]:
 
 
 def _labels(axis: Floats, index: int) -> list[list[Any]]:
-    """Ends of an axis: text and place, somewhat outside the frame and off the corner that both axes share."""
-    labels: list[list[Any]] = []
-    for share, value in ((0.08, axis[0]), (0.5, None), (1.0, axis[-1])):
-        place = [-0.08, -0.08, 0.0]
-        place[index] = share
-        labels.append(["xy"[index] if value is None else f"{value:.3g}", *place])
-    return labels
+    """Return the ends and the title of an axis: text, which axis, the share of its length, and how far outside."""
+    texts = ((0.0, f"{axis[0]:.3g}", 0.08), (1.0, f"{axis[-1]:.3g}", 0.08), (0.5, "xy"[index], 0.12))
+    return [[text, index, share, outside] for share, text, outside in texts]
 
 
 def _heights(what: str, scale: Scale) -> list[list[Any]]:
-    return [[f"{scale.low:.3g}", -0.05, -0.05, 0.06], [f"{what} {scale.high:.3g}", 0.0, 0.0, 1.07]]
+    """Return the ends and the name of the upright axis: text and height."""
+    sign = "\u2265 " if scale.is_clipped else ""
+    return [[f"{scale.low:.3g}", 0.0], [what, 0.5], [f"{sign}{scale.high:.3g}", 1.0]]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
 
 from instrument.errors import InstrumentError
 from instrument.show.page import legend
-from instrument.show.surface import Drawing, Floats, Scale, checkpoints, holes, is_line
+from instrument.show.surface import Drawing, Floats, Scale, axis_titles, checkpoints, holes, is_line
 from instrument.show.svg import LEVELS
 
 _PATH_COLOUR = "#d5371f"
 _LABEL: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8}
 _MOST_FACES_OF_A_SIDE = 128
+#: Room for a digit of a checkpoint's number, as shares of the sides of the plot.
+_NUMBER_WIDTH, _NUMBER_HEIGHT = 0.018, 0.035
+#: Characters of a line of the title and of the caption, for each inch of the figure's width.
+_TITLE_CHARACTERS, _CAPTION_CHARACTERS = 9, 13
 
 
 def picture(drawing: Drawing, form: str) -> bytes:
@@ -39,9 +44,10 @@ def figure(drawing: Drawing) -> Any:
             "an .html page needs nothing"
         ) from None
     # A figure of its own: no window is opened, and no setting of the process is changed.
-    made: Any = Figure(figsize=(7, 5.6) if is_line(drawing.surface) else (13, 5.6), layout="constrained")
-    made.suptitle(_plain(drawing.title))
-    made.supxlabel(_plain(legend(drawing)), fontsize=8)
+    width = 7.0 if is_line(drawing.surface) else 13.0
+    made: Any = Figure(figsize=(width, 5.8), layout="constrained")
+    made.suptitle(_plain(textwrap.fill(drawing.title, int(width * _TITLE_CHARACTERS))))
+    made.supxlabel(_plain(textwrap.fill(legend(drawing), int(width * _CAPTION_CHARACTERS))), fontsize=8)
     if is_line(drawing.surface):
         _line(made.add_subplot(), drawing)
     else:
@@ -66,16 +72,32 @@ def _contour(made: Any, axes: Any, drawing: Drawing) -> None:
     path = surface.path
     axes.plot(*path.T, color="white", linewidth=3.5)
     axes.plot(*path.T, color=_PATH_COLOUR, linewidth=1.8, marker="o", markersize=5, markeredgecolor="white")
-    for number, place in zip(surface.numbers.tolist(), path.tolist(), strict=True):
+    for number, place in _apart(surface.numbers.tolist(), path, (surface.x, surface.y)):
         axes.annotate(str(number), place, clip_on=True, path_effects=_halo(), **_LABEL)
     if surface.convergence.size:
         axes.plot(*surface.convergence[:2], "+", color="white", markersize=12, markeredgewidth=2)
     ends = drawn.get_datalim(axes.transData)
     if ends.width and ends.height:  # the path does not widen the picture
         axes.set(xlim=ends.intervalx, ylim=ends.intervaly)
-    axes.set(xlabel="x", ylabel="y")
+    x, y = axis_titles(surface)
+    axes.set(xlabel=x, ylabel=y)
+    axes.locator_params(nbins=6)
     bar = made.colorbar(drawn, ax=axes, ticks=_ticks(scale))
     bar.ax.set_yticklabels(_tick_labels(scale))
+    bar.set_label(_plain(f"{drawing.what}, logarithmic" if scale.name == "log" else drawing.what))
+
+
+def _apart(numbers: list[int], path: Floats, axes: tuple[Floats, Floats]) -> list[tuple[int, tuple[float, float]]]:
+    """Return the checkpoints to be numbered: the last and the first, and those between that have room beside these."""
+    widths = [float(np.ptp(axis)) or 1.0 for axis in axes]
+    order = [*range(len(numbers))[-1:], *range(len(numbers) - 1)]
+    kept: list[int] = []
+    for index in order:
+        place = path[index] / widths
+        room = (_NUMBER_WIDTH * len(str(numbers[index])), _NUMBER_HEIGHT)
+        if all((np.abs(place - path[other] / widths) > room).any() for other in kept):
+            kept.append(index)
+    return [(numbers[index], (float(path[index, 0]), float(path[index, 1]))) for index in kept]
 
 
 def _halo() -> list[Any]:
@@ -98,9 +120,16 @@ def _surface(axes: Any, drawing: Drawing) -> None:
     for x_, y_, low, high in zip(*places, *heights, strict=True):
         axes.plot([x_, x_], [y_, y_], [low, high], color=_PATH_COLOUR, linewidth=0.8, zorder=10)
     axes.plot(*places, _own(*heights), "o", color=_PATH_COLOUR, markersize=4, zorder=11)
-    axes.set(xlabel="x", ylabel="y", zlabel=drawing.what, zlim=(0, 1))
-    axes.zaxis.labelpad = 16
+    axes.set(xlabel="x", ylabel="y", zlim=(0, 1))
+    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="y", nbins=5)
+    axes.tick_params(labelsize=8)
+    axes.zaxis.set_rotate_label(False)
+    axes.set_zlabel(_plain(textwrap.shorten(drawing.what, 24, placeholder="…")), rotation=90)
     axes.set_zticks(_ticks(scale), _tick_labels(scale))
+    axes.tick_params(axis="z", pad=8)
+    axes.zaxis.labelpad = 22
+    axes.set_box_aspect(None, zoom=0.85)  # a label outside the cube would be cut off otherwise
 
 
 def _own(projected: Floats, own: Floats) -> Floats:
@@ -114,14 +143,12 @@ def _line(axes: Any, drawing: Drawing) -> None:
     axes.plot(surface.path[:, 0], surface.path_loss, "o", color="black")
     for one in checkpoints(surface):
         if math.isfinite(one.x) and math.isfinite(one.path_loss):
-            axes.annotate(
-                str(one.number), (one.x, one.path_loss), xytext=(5, 5), textcoords="offset points", fontsize=8
-            )
+            axes.annotate(str(one.number), (one.x, one.path_loss), **_LABEL)
     if scale.name == "log":
         axes.set_yscale("symlog", linthresh=scale.linear_below) if scale.linear_below else axes.set_yscale("log")
     if scale.is_clipped:
         axes.set_ylim(top=scale.high)
-    axes.set(xlabel="x", ylabel=drawing.what)
+    axes.set(xlabel=axis_titles(surface)[0], ylabel=drawing.what)
 
 
 def _ticks(scale: Scale) -> list[float]:
@@ -130,5 +157,5 @@ def _ticks(scale: Scale) -> list[float]:
 
 def _tick_labels(scale: Scale) -> list[str]:
     losses = scale.losses(np.array(_ticks(scale))).tolist()
-    labels = [f"{loss:.4g}" for loss in losses]
+    labels = [f"{loss:.3g}" for loss in losses]
     return [*labels[:-1], f"≥ {labels[-1]}"] if scale.is_clipped else labels

@@ -20,6 +20,10 @@ Floats = NDArray[np.float64]
 SCALES = ("auto", "linear", "log")
 #: From this ratio of the highest to the lowest loss on, the lower levels could not be told apart on a linear scale.
 _LOG_FROM_RATIO = 30.0
+#: A few points may lie far above all others, and would leave one colour to these. Points beyond this share, sorted by
+#: loss, are cut off where they lie further above it than this multiple of what lies below it.
+_BULK_SHARE, _FAR = 0.98, 3.0
+_LEAST_POINTS = 10
 #: A logarithmic scale with losses at or below 0 is linear around 0, up to this share of the largest one at least.
 _LINEAR_SHARE = 1e-6
 
@@ -96,27 +100,41 @@ class Scale:
     """From losses to shares of the drawn range, 0 at `low` and 1 at `high`.
 
     On the scale `log` shares go with the logarithm of the loss, and around 0, within `linear_below`, with the loss.
-    `is_clipped` says that there are losses above `high`, whose share is 1 as well.
+    `clipped` points of the surface lie above `high`; their share is 1 as well. `suggests_log` says that a linear scale
+    was asked for, or had to be taken, on which most levels fall together.
     """
 
     name: str
     low: float
     high: float
     linear_below: float = 0.0
-    is_clipped: bool = False
+    clipped: int = 0
+    suggests_log: bool = False
+
+    @property
+    def is_clipped(self) -> bool:
+        return self.clipped > 0
 
     @classmethod
     def of(cls, surface: LossSurface, name: str = "auto", clip: float | None = None) -> Scale:
-        """The scale for all finite losses of a surface and its path, up to `clip`."""
-        values = np.concatenate([surface.z.ravel(), surface.path_loss, surface.true_loss])
-        values = values[np.isfinite(values)]
+        """Return the scale for the finite losses of a surface, up to `clip`, or else without far outliers.
+
+        The losses of checkpoints do not count: those beyond the range take the colour of its end.
+        """
+        values = surface.z[np.isfinite(surface.z)]
+        if not len(values):
+            values = np.concatenate([surface.path_loss, surface.true_loss])
+            values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-        is_clipped = clip is not None and clip < high
-        if clip is not None and is_clipped:
-            high = max(clip, low)
+        linear_below = _linear_below(values) if low <= 0 else 0.0
+        limit = _bulk_end(values, "log" if name == "log" else "linear", linear_below) if clip is None else clip
+        top = high if high <= limit else max(limit, low)
+        wants_log = low > 0 and top / low >= _LOG_FROM_RATIO
         if name == "auto":
-            name = "log" if low > 0 and high / low >= _LOG_FROM_RATIO else "linear"
-        return cls(name, low, high, _linear_below(values) if name == "log" and low <= 0 else 0.0, is_clipped)
+            name = "log" if wants_log else "linear"
+        clipped = int((values > top).sum()) if len(values) else 0
+        below = linear_below if name == "log" else 0.0
+        return cls(name, low, top, below, clipped, name == "linear" and (wants_log or clipped > 0) and low > 0)
 
     def shares(self, losses: Floats) -> Floats:
         """Of losses of any shape; NaN for holes, 0.5 where all are equal."""
@@ -139,9 +157,24 @@ class Scale:
         return np.arange(1, count + 1) / (count + 1) if self.high > self.low else np.empty(0)
 
     def _forward(self, losses: Floats) -> Floats:
-        if self.name == "linear":
-            return losses
-        return np.arcsinh(losses / self.linear_below) if self.linear_below else np.log10(losses)
+        return _forward(losses, self.name, self.linear_below)
+
+
+def _forward(losses: Floats, name: str, linear_below: float) -> Floats:
+    if name == "linear":
+        return losses
+    return np.asarray(np.arcsinh(losses / linear_below) if linear_below else np.log10(losses))
+
+
+def _bulk_end(values: Floats, name: str, linear_below: float) -> float:
+    """Return the highest loss that is no far outlier on a scale; infinity where there are too few points to tell."""
+    if len(values) < _LEAST_POINTS:
+        return math.inf
+    heights = np.sort(_forward(values, name, linear_below))
+    low, end = float(heights[0]), float(heights[min(int(_BULK_SHARE * len(heights)), len(heights) - 2)])
+    if not end > low or heights[-1] <= end + _FAR * (end - low):
+        return math.inf
+    return float(np.sort(values)[np.searchsorted(heights, end + _FAR * (end - low), side="right") - 1])
 
 
 def _linear_below(values: Floats) -> float:
@@ -150,9 +183,32 @@ def _linear_below(values: Floats) -> float:
 
 
 class Drawing(NamedTuple):
-    """What one picture shows: `what` is the name of the values, `loss` or that of a metric."""
+    """The content of one picture: `what` is the name of the values, `loss` or that of a metric."""
 
     surface: LossSurface
     scale: Scale
     title: str
     what: str = "loss"
+
+
+#: Titles of the axes by the kind of plane.
+_AXIS_TITLES = {
+    "random": "random direction", "hessian": "eigenvector of the Hessian", "given": "given direction",
+}  # fmt: skip
+
+
+def axis_titles(surface: LossSurface) -> tuple[str, str]:
+    """Return the titles of the x and y axis, with the share of the path that each explains where that is known."""
+    if is_line(surface):
+        first, last = surface.numbers[[0, -1]].tolist() if surface.numbers.size else ("the first", "the last")
+        return f"share of the way from {unit(surface)} {first} to {last}", ""
+    kind = str(surface.metadata.get("axes") or "")
+    name = _AXIS_TITLES.get(kind, "random direction" if not surface.numbers.size else "principal axis")
+    shares = surface.explained.tolist() if name == "principal axis" else []
+    words = [f", {100 * share:.3g} % of the path" for share in shares[:2]] + ["", ""]
+    return f"x ({name} 1{words[0]})", f"y ({name} 2{words[1]})"
+
+
+def unit(surface: LossSurface) -> str:
+    """Return the thing that numbers of checkpoints count."""
+    return str(surface.metadata.get("unit") or "number")

@@ -6,14 +6,14 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instrument.show import contour
-from instrument.show.surface import Drawing, Floats, Scale, checkpoints, is_line
+from instrument.show.surface import Drawing, Floats, axis_titles, checkpoints, is_line, unit
 from instrument.values import LossSurface
 
 LEVELS = 12
@@ -21,8 +21,8 @@ LEVELS = 12
 _ANCHORS = (
     0x440154, 0x482878, 0x3E4989, 0x31688E, 0x26828E, 0x1F9E89, 0x35B779, 0x6ECE58, 0xB5DE2B, 0xFDE725,
 )  # fmt: skip
-_SIDE, _LEFT, _TOP = 420, 62, 12
-_WIDTH, _HEIGHT = _LEFT + _SIDE + 92, _TOP + _SIDE + 48
+_SIDE, _LEFT, _TOP = 420, 82, 30
+_WIDTH, _HEIGHT = _LEFT + _SIDE + 104, _TOP + _SIDE + 62
 _BAR = _LEFT + _SIDE + 18
 _TICKS = 5
 #: Pixels of a side where the values of an axis are not evenly apart.
@@ -46,7 +46,7 @@ def hexes(count: int) -> list[str]:
 
 def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
     """About `count` round numbers between `low` and `high`."""
-    if not high > low or not math.isfinite(high - low):
+    if not (high - low) / count > 0 or not math.isfinite(high - low):
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / count))
     step = next((factor * power for factor in (1, 2, 5) if (high - low) / (factor * power) <= count), 10 * power)
@@ -77,6 +77,14 @@ class _Frame:
 
     def place(self, x: float, y: float) -> str:
         return f"{self.left(x):.2f},{self.top(y):.2f}"
+
+    def titles(self, x: str, y: str) -> Iterator[str]:
+        """Write the titles of the axes, each along its axis."""
+        middle, left = _TOP + _SIDE / 2, 16
+        yield f'<text class="title" x="{_LEFT + _SIDE / 2}" y="{_HEIGHT - 14}" text-anchor="middle">{escape(x)}</text>'
+        if y:
+            turned = f'transform="rotate(-90 {left} {middle})"'
+            yield f'<text class="title" x="{left}" y="{middle}" text-anchor="middle" {turned}>{escape(y)}</text>'
 
     def x_axis(self) -> Iterator[str]:
         yield f'<rect class="frame" x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}"/>'
@@ -116,7 +124,8 @@ def _plane(drawing: Drawing) -> Iterator[str]:
             yield f'<path class="level" d="{drawn}"><title>{title}</title></path>'
     yield from frame.x_axis()
     yield from frame.y_axis()
-    yield from _bar(scale)
+    yield from frame.titles(*axis_titles(surface))
+    yield from _bar(drawing)
     yield from _path(surface, frame, surface.path[:, 1].tolist())
     if surface.convergence.size:
         x, y, loss = surface.convergence.tolist()
@@ -137,7 +146,8 @@ def _line(drawing: Drawing) -> Iterator[str]:
         is_down = math.isfinite(height)
     yield f'<path class="path" d="{"".join(pieces)}"/>'
     yield from frame.x_axis()
-    yield from _bar(scale)
+    yield from frame.titles(axis_titles(surface)[0], "")
+    yield from _bar(drawing)
     yield from _path(surface, frame, scale.shares(surface.path_loss).tolist())
 
 
@@ -177,8 +187,12 @@ def _png(pixels: NDArray[np.uint8]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
 
 
-def _bar(scale: Scale) -> Iterator[str]:
-    """Which colour is which loss, from the lowest to the highest."""
+def _bar(drawing: Drawing) -> Iterator[str]:
+    """Draw the colours from the lowest to the highest loss, with their title and some losses beside them."""
+    scale = drawing.scale
+    what = drawing.what if len(drawing.what) <= _TITLE_CHARACTERS else drawing.what[: _TITLE_CHARACTERS - 1] + "\u2026"
+    words = f"{what}, log" if scale.name == "log" else what
+    yield f'<text class="title" x="{_WIDTH - 4}" y="{_TOP - 12}" text-anchor="end">{escape(words)}</text>'
     for index, colour in enumerate(reversed(hexes(_BAR_STEPS))):
         top = _TOP + _SIDE * index / _BAR_STEPS
         yield f'<rect x="{_BAR}" y="{top:.2f}" width="14" height="{_SIDE / _BAR_STEPS + 0.5:.2f}" fill="{colour}"/>'
@@ -190,6 +204,9 @@ def _bar(scale: Scale) -> Iterator[str]:
 
 
 _BAR_STEPS = 60
+_TITLE_CHARACTERS = 24
+#: Space that the number of a checkpoint takes: a digit's width, and a line's height.
+_DIGIT, _ROW = 7.0, 13.0
 _DEFINITIONS = (
     '<defs><pattern id="hatching" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<path class="hole" d="M0,0V8"/></pattern>'
@@ -211,6 +228,20 @@ def _path(surface: LossSurface, frame: _Frame, heights: list[float]) -> Iterator
         yield from (f'<polyline class="{name}" points="{places}"/>' for name in ("under", "path"))
     for one, place in path:
         left, top = place.split(",")
-        words = escape(f"{surface.metadata['unit']} {one.number}: loss {one.path_loss:.6g} on the plane")
+        words = escape(f"{unit(surface)} {one.number}: loss {one.path_loss:.6g} on the plane")
         yield f'<circle class="point" cx="{left}" cy="{top}" r="4.5"><title>{words}</title></circle>'
+    numbered = ((str(one.number), place.split(",")) for one, place in path)
+    yield from _numbers([(text, float(left), float(top)) for text, (left, top) in numbered])
     yield "</g>"
+
+
+def _numbers(places: Sequence[tuple[str, float, float]]) -> Iterator[str]:
+    """Write numbers beside their points, the last and the first before those between; one without room is left out."""
+    taken: list[tuple[float, float, float]] = []
+    for text, left, top in [*places[-1:], *places[:-1]]:
+        width = _DIGIT * len(text)
+        start = left + 7 if left + 7 + width <= _LEFT + _SIDE else left - 7 - width
+        row = top - 6 if top - 6 - _ROW >= _TOP else top + 6 + _ROW
+        if all(abs(row - other) >= _ROW or start > end or start + width < begin for begin, end, other in taken):
+            taken.append((start, start + width, row))
+            yield f'<text class="number" x="{start:.2f}" y="{row:.2f}">{text}</text>'

@@ -10,17 +10,17 @@ A value that a run lacks makes each comparison with it false, and so does one of
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from instrument.suggestions import closest
+
 #: Sections of a lineage, in the order in which a name is looked for.
-_ORDER = ("run", "path", "train", "eval", "custom", "dataset")
+_ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset")
 _LONGEST = 2000
-_COMPARED_CHARACTERS = 200
 _OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -41,32 +41,34 @@ _GRAMMAR = "comparisons, and, or, not, in, + - * /, numbers, texts, lists and ha
 
 
 class WrongExpression(ValueError):
-    """An expression that cannot be understood, or a name that no run has."""
+    """An expression that cannot be understood."""
+
+
+class NoSuchColumn(WrongExpression):
+    """A name that no run has."""
 
 
 def resolve(name: str, columns: Iterable[str]) -> str:
     """The column of a name: the one that is called so, or else the shortest that ends in `.name`.
 
-    Where several sections have one, the first of train, eval, custom and dataset counts.
+    Where several sections have one, the first of train, eval, best, best_step, custom and dataset counts.
 
     Raises:
-        WrongExpression: there is none.
+        NoSuchColumn: there is none.
     """
     known = list(columns)
     if name in known:
         return name
     ends = [column for column in known if column.endswith(f".{name}")]
     if not ends:
-        raise WrongExpression(f"no run has {name!r}{_nearest(name, known)}; there are: {', '.join(sorted(known))}")
+        raise NoSuchColumn(f"no run has {name!r}{_nearest(name, known)}; there are: {', '.join(sorted(known))}")
     return min(ends, key=lambda column: (_section(column), column.count("."), column))
 
 
 def _nearest(name: str, columns: list[str]) -> str:
     """The column, or end of one, that comes nearest, in a form to be put behind `name`; empty where none is near."""
     ends = {column.split(".", at)[-1] for column in columns for at in range(column.count(".") + 1)}
-    # Comparing takes the square of the length.
-    short = sorted(end for end in ends if len(end) <= _COMPARED_CHARACTERS)
-    near = difflib.get_close_matches(name[:_COMPARED_CHARACTERS], short, 1)
+    near = closest(name, sorted(ends))
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from instrument.trace.events import MISSING
-from instrument.trace.records import UNKNOWN_MESSAGES, integer, is_binary, messages, records, with_magic
+from instrument.trace.records import UNKNOWN_MESSAGES, integer, is_binary, messages, with_magic
 from instrument.trace.text import Index
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def text(data: Buffer, losses: Losses) -> AiCpu:
 
 def binary(data: Buffer, losses: Losses) -> NDArray[np.void]:
     """A file of records as tasks (dtype TASK), which are named by their stream and task elsewhere."""
-    found = with_magic(records(data, RECORD, losses), losses)
+    found = with_magic(data, RECORD, losses)
     is_run = (found["run_start_cycles"] > 0) & (found["run_end_cycles"] > 0)
     losses.add("records of tasks that did not run", len(found) - int(np.count_nonzero(is_run)))
     found = found[is_run]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from instrument.trace import aicpu, ascend_executions, clocks, hwts, queues, training_trace, ts_track
 from instrument.trace import framework_desc as framework
 from instrument.trace.ascend_files import sources
-from instrument.trace.events import BATCH, FETCH, MISSING, REDUCE, STEP, Capture, Problem
+from instrument.trace.events import BATCH, FETCH, LOST, MISSING, REDUCE, STEP, Capture, Problem
 from instrument.trace.operator_map import OperatorMap
 from instrument.trace.records import Chunks, joined
 from instrument.trace.step_points import StepTrace
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Of `Capture.metadata["steps_from"]`: the steps are of the older step trace.
+TRAINING_TRACE = "training_trace"
 #: In the first step of a job with this operator the queue of the data is set up.
 _QUEUE_SETUP = "Default/InitDataSetQueue"
 #: Since 2021 task ids are those of 16 bits of a larger number.
@@ -53,10 +55,11 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
     points = reader.read("point", framework.points)
     _name_points(reader, operators, points, metadata)
 
-    trace = _step_trace(reader, operators)
+    trace = _step_trace(reader, operators, metadata)
     steps = _steps(trace, clock)
-    executions = _executions(reader, operators, clock)
-    executions["step"] = _step_at(executions["start_ns"], steps)
+    ran = _executions(reader, operators, clock)
+    for rows in (ran.executions, ran.ai_cpu):
+        rows["step"] = _step_at(rows["start_ns"], steps)
     names = Index()
     return Capture(
         device,
@@ -64,11 +67,13 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
         clock.kind,
         operators=tuple(operators.operators),
         steps=steps,
-        executions=executions,
+        executions=ran.executions,
         reduces=_reduces(trace, steps, clock, lambda pair: names(_reduce_name(pair, points, operators))),
         batches=_batches(reader, clock),
         fetches=_in_time_order(np.concatenate((_marked_fetches(trace, steps, clock), _fetches(reader, clock, steps)))),
         names=tuple(names.names),
+        ai_cpu=ran.ai_cpu,
+        lost=ran.lost,
         problems=tuple(reader.problems()),
         metadata=metadata,
     )
@@ -133,12 +138,14 @@ def _name_points(
         metadata.update({key: name} if name else {})
 
 
-def _step_trace(reader: _Reader, operators: OperatorMap) -> StepTrace:
+def _step_trace(reader: _Reader, operators: OperatorMap, metadata: dict[str, object]) -> StepTrace:
     skips_first = any(operator.full_name.startswith(_QUEUE_SETUP) for operator in operators.operators)
     old = reader.read("training_trace", partial(training_trace.decode, skips_first=skips_first))
     new = reader.read("ts_track", partial(ts_track.decode, skips_first=skips_first)).trace
     if len(old.steps) and len(new.steps):
         reader.losses("ts_track").add("steps that the other step trace has", len(new.steps))
+    if len(old.steps):
+        metadata["steps_from"] = TRAINING_TRACE
     return old if len(old.steps) else new
 
 
@@ -152,7 +159,7 @@ def _steps(trace: StepTrace, clock: Clock) -> NDArray[np.void]:
         steps["step"] = index
     columns = (("start_ns", "start"), ("fp_start_ns", "forward"), ("bp_end_ns", "backward"), ("end_ns", "end"))
     for name, source in columns:
-        steps[name] = clock.ns(np.where(clock.holds(found[source]), found[source], MISSING))
+        steps[name] = _ns(clock, found[source])
     return steps
 
 
@@ -167,14 +174,30 @@ def _step_at(times_ns: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np
     return np.where(is_inside, steps["step"][place], MISSING)
 
 
-def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> NDArray[np.void]:
+class _Ran(NamedTuple):
+    """Executions by start, what the AI CPUs' file tells beside them (AI_CPU_TASK), where records were lost (LOST)."""
+
+    executions: NDArray[np.void]
+    ai_cpu: NDArray[np.void]
+    lost: NDArray[np.void]
+
+
+def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> _Ran:
     ai_cpu = reader.read("aicpu", aicpu.decode)
     tasks = reader.read_chunks("hwts", hwts.decode)
     wraps = _WRAPPING_HWTS in reader.name("hwts")
     on_streams = ascend_executions.of_hwts(tasks, wraps, operators, clock, ai_cpu, reader.losses("hwts"))
+    lost = np.empty(len(tasks.lost), LOST)
+    lost["start_ns"], lost["end_ns"] = (_ns(clock, tasks.lost[name]) for name in ("start_cycles", "end_cycles"))
     del tasks  # the largest of all
-    on_ai_cpu = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
-    return _in_time_order(np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams)
+    on_ai_cpu, told = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
+    both = np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams
+    return _Ran(_in_time_order(both), _in_time_order(told), lost)
+
+
+def _ns(clock: Clock, cycles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return counters as times, `MISSING` for those that are none."""
+    return clock.ns(np.where(clock.holds(cycles), cycles, MISSING))
 
 
 def _in_time_order(found: NDArray[np.void]) -> NDArray[np.void]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.events import AI_CPU, EXECUTION, MISSING, Operator
+from instrument.trace.events import AI_CPU, AI_CPU_TASK, EXECUTION, MISSING, Operator
 from instrument.trace.hwts import unwrapped_tasks
 from instrument.trace.operator_map import unnamed
 from instrument.trace.records import TOO_LARGE
@@ -39,7 +39,7 @@ def of_hwts(
     tasks, rows = _task_rows(pairs, wraps, operators)
     is_named = rows != MISSING
     losses.add("executions of tasks that are no operator's", len(rows) - int(np.count_nonzero(is_named)))
-    is_told = _are_ai_cpu(pairs["stream"], tasks, ai_cpu)
+    is_told = _are_ai_cpu(pairs, tasks, ai_cpu, clock)
     losses.add("executions that the AI CPU's own file has as well", int(np.count_nonzero(is_named & is_told)))
     chosen = is_named & ~is_told
     executions = np.empty(int(np.count_nonzero(chosen)), EXECUTION)
@@ -88,17 +88,35 @@ def _unnamed_rows(operators: OperatorMap, streams: NDArray[np.uint32], tasks: ND
     return np.asarray(np.array(rows, np.int32)[inverse.reshape(-1)])
 
 
-def _are_ai_cpu(streams: NDArray[np.uint32], tasks: NDArray[np.int64], ai_cpu: AiCpu) -> NDArray[np.bool_]:
-    """Which tasks the AI CPU's own file has; its text form does not tell streams."""
+def _are_ai_cpu(pairs: NDArray[np.void], tasks: NDArray[np.int64], ai_cpu: AiCpu, clock: Clock) -> NDArray[np.bool_]:
+    """Return which pairs the AI CPU's own file has: of the same stream and task, and at the same time.
+
+    That file may cover less than hwts. Its text form does not tell streams.
+    """
+    is_told = np.zeros(len(pairs), np.bool_)
     told = ai_cpu.tasks[ai_cpu.tasks["stream"] != MISSING]
     if not len(told):
-        return np.zeros(len(tasks), np.bool_)
-    return np.isin(streams.astype(np.int64) << 32 | tasks, np.unique(told["stream"] << 32 | told["task"]))
+        return is_told
+    begin, end = _run_of(told, clock)
+    told_keys, keys = told["stream"] << 32 | told["task"], pairs["stream"].astype(np.int64) << 32 | tasks
+    candidates = np.flatnonzero(np.isin(keys, told_keys))
+    candidates = candidates[np.argsort(keys[candidates], kind="stable")]
+    unique, firsts = np.unique(keys[candidates], return_index=True)
+    for key, places in zip(unique.tolist(), np.split(candidates, firsts[1:]), strict=False):
+        mine = np.flatnonzero((told_keys == key) & (begin != MISSING))
+        mine = mine[np.argsort(begin[mine], kind="stable")]
+        latest = np.searchsorted(begin[mine], clock.ns(pairs["end_cycles"][places]), "right") - 1
+        if len(mine):
+            lasts_until = end[mine[np.maximum(latest, 0)]]
+            is_told[places] = (latest >= 0) & (lasts_until >= clock.ns(pairs["start_cycles"][places]))
+    return is_told
 
 
-def of_aicpu(found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses) -> NDArray[np.void]:
-    """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it."""
-    tasks = found.tasks
+def _run_of(tasks: NDArray[np.void], clock: Clock) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return when the run of each task of the AI CPU started and ended, or where not told, the task around it.
+
+    Both are `MISSING` where a counter is no time.
+    """
     times = []
     for side, task_side in (("start", "before"), ("end", "after")):
         cycles, us, around = (tasks[name] for name in (f"run_{side}_cycles", f"run_{side}_us", f"{task_side}_cycles"))
@@ -106,14 +124,31 @@ def of_aicpu(found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses)
         cycles = np.where((cycles == MISSING) & ~use_us, around, cycles)
         cycles = np.where(clock.holds(cycles), cycles, MISSING)
         times.append(np.where(use_us, clock.ns_of_us(np.where(use_us, us, 0)), clock.ns(cycles)))
-    good = (times[0] != MISSING) & (times[1] != MISSING)
+    is_known = (times[0] != MISSING) & (times[1] != MISSING)
+    return np.where(is_known, times[0], MISSING), np.where(is_known, times[1], MISSING)
+
+
+def of_aicpu(
+    found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
+
+    Beside them, row by row, what else their file says (dtype AI_CPU_TASK).
+    """
+    tasks = found.tasks
+    start, end = _run_of(tasks, clock)
+    good = start != MISSING
     losses.add(TOO_LARGE, len(tasks) - int(np.count_nonzero(good)))
     executions = np.empty(len(tasks), EXECUTION)
-    executions["start_ns"], executions["duration_ns"] = times[0], times[1] - times[0]
+    executions["start_ns"], executions["duration_ns"] = start, end - start
     executions["operator"] = _aicpu_rows(operators, found)
     executions["task"] = tasks["task"]
     executions["stream"] = np.where(tasks["stream"] == MISSING, tasks["thread"], tasks["stream"])
-    return np.asarray(executions[good])
+    told = np.empty(len(tasks), AI_CPU_TASK)
+    told["start_ns"], told["operator"], told["step"] = start, executions["operator"], MISSING
+    for name, column in (("total_ns", "total_us"), ("dispatch_ns", "dispatch_us")):
+        told[name] = np.where(tasks[column] == MISSING, MISSING, tasks[column] * 1000)
+    return np.asarray(executions[good]), np.asarray(told[good])
 
 
 def _aicpu_rows(operators: OperatorMap, found: AiCpu) -> NDArray[np.int32]:
@@ -123,6 +158,20 @@ def _aicpu_rows(operators: OperatorMap, found: AiCpu) -> NDArray[np.int32]:
     rows = named[found.tasks["operator"]]  # -1 is the last one
     is_unnamed = (rows == MISSING) & (found.tasks["stream"] != MISSING)
     rows = np.where(is_unnamed, operators.find(found.tasks["stream"], found.tasks["task"]), rows)
+    is_unnamed = (rows == MISSING) & (found.tasks["stream"] != MISSING)
+    if np.any(is_unnamed):
+        rows[is_unnamed] = _unnamed_ai_cpu_rows(operators, found.tasks[is_unnamed])
     if np.any(rows == MISSING):
         rows = np.where(rows == MISSING, operators.row(_UNNAMED_AI_CPU), rows)
     return rows.astype(np.int32)
+
+
+def _unnamed_ai_cpu_rows(operators: OperatorMap, tasks: NDArray[np.void]) -> NDArray[np.int32]:
+    """Return an operator for each task that no file names; `MISSING` where there are too many of them."""
+    keys, inverse = np.unique(tasks["stream"] << 32 | tasks["task"], return_inverse=True)
+    if len(keys) > _MOST_UNNAMED:
+        return np.full(len(tasks), MISSING, np.int32)
+    rows = [operators.row(unnamed(key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF)) for key in keys.tolist()]
+    for row in rows:
+        operators.operators[row] = operators.operators[row]._replace(side=AI_CPU)
+    return np.asarray(np.array(rows, np.int32)[inverse.reshape(-1)])

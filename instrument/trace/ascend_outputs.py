@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from instrument.trace import csvtext
-from instrument.trace.cpu import US, Executions, Memory, Totals
+from instrument.trace.cpu import US, Memory, Totals
 from instrument.trace.events import (
     AI_CORE,
     AI_CPU,
@@ -29,7 +29,7 @@ from instrument.trace.events import (
     Problem,
 )
 from instrument.trace.gpu import StepTrace
-from instrument.trace.text import Buffer, Index, Losses
+from instrument.trace.text import NOT_AVAILABLE, Buffer, Index, Losses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +40,10 @@ CYCLE_NS = 10
 KB, MB = 1024, 1000 * 1024
 _CORES = ("AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV", "AIC", "AIV", "AICORE")
 _COMMUNICATION = ("HCCL", "COMMUNICATION")
+#: Tasks of the runtime: waiting, copies, marks. They are no operators, and neither compute nor communicate.
+_RUNTIME = re.compile(
+    r"EVENT_|NOTIFY_|MEMCPY|REDUCE_ASYNC|SDMA|WRITE_VALUE|PLACE_HOLDER|PROFIL|LABEL_|STREAM_|MODEL_", re.IGNORECASE
+)
 _REDUCE = re.compile(r"stream_(\d{1,18})_(.+)_(start|end)_point")
 
 
@@ -71,6 +75,20 @@ def side_of(task_type: str) -> str:
     return COMMUNICATION if kind in _COMMUNICATION else task_type.strip()
 
 
+def is_of_runtime(task_type: str) -> bool:
+    """Tell by its type whether a task is one of the runtime, below the operators."""
+    return _RUNTIME.match(task_type.strip()) is not None
+
+
+class Kernels(NamedTuple):
+    """Operators, their executions, and the tasks of the runtime below them (both `EXECUTION`, by start)."""
+
+    operators: list[Operator]
+    executions: NDArray[np.void]
+    activities: NDArray[np.void]
+    problems: list[Problem]
+
+
 class _Operators:
     """A row for each distinct operator."""
 
@@ -95,26 +113,35 @@ _KERNEL = {
 }
 
 
-def kernel_details(data: Buffer, file: str) -> Executions:
-    """`kernel_details.csv` and `op_summary_*.csv`: executions on the device, those of communication too."""
+def kernel_details(data: Buffer, file: str, device: int | None = None) -> Kernels:
+    """`kernel_details.csv` and `op_summary_*.csv`: executions on the device, those of communication too.
+
+    What the type of the task, or where that is not told, of the operator says to be waiting, a copy or a mark of the
+    runtime is an activity. `device` chooses the rows of one device where the table holds several.
+    """
     losses = Losses(file)
     operators = _Operators()
     found = [np.empty(0, EXECUTION)]
-    for block in csvtext.blocks(data, losses, _KERNEL, ("name", "start", "duration")):
+    below = [np.empty(0, np.bool_)]
+    for block in csvtext.blocks(data, losses, _KERNEL, ("name", "start", "duration"), device):
         start, has_start = block.numbers("start", US)
         duration, has_duration = block.numbers("duration", US)
         rows = np.empty(len(block), EXECUTION)
         rows["start_ns"], rows["duration_ns"] = start, duration
         for column in ("task", "stream", "step"):
             rows[column] = block.numbers(column)[0]
-        cells = zip(*(block.text(key) for key in ("name", "type", "core", "shapes")), strict=True)
+        cells = list(zip(*(block.text(key) for key in ("name", "type", "core", "shapes")), strict=True))
         rows["operator"] = [
             operators.row(name, kind, side_of(core), "" if shapes == "N/A" else shapes.strip('"'))
             for name, kind, core, shapes in cells
         ]
+        is_below = [is_of_runtime(kind if core.strip() in NOT_AVAILABLE else core) for _, kind, core, _ in cells]
         found.append(rows[has_start & has_duration])
-    result = np.concatenate(found)
-    return Executions(list(operators.rows), result[np.argsort(result["start_ns"], kind="stable")], losses.problems())
+        below.append(np.array(is_below, np.bool_)[has_start & has_duration])
+    result, is_activity = np.concatenate(found), np.concatenate(below)
+    order = np.argsort(result["start_ns"], kind="stable")
+    result, is_activity = result[order], is_activity[order]
+    return Kernels(list(operators.rows), result[~is_activity], result[is_activity], losses.problems())
 
 
 _STATISTIC = {
@@ -127,12 +154,12 @@ _STATISTIC = {
 }
 
 
-def op_statistic(data: Buffer, file: str) -> Totals:
-    """`op_statistic.csv`: what CANN sums up for each type of operators; they have no names."""
+def op_statistic(data: Buffer, file: str, device: int | None = None) -> Totals:
+    """`op_statistic.csv`: what CANN sums up for each type of operators; they have no names. `device` as above."""
     losses = Losses(file)
     operators = _Operators()
     found = [np.empty(0, TOTAL)]
-    for block in csvtext.blocks(data, losses, _STATISTIC, ("type", "count", "total_ns")):
+    for block in csvtext.blocks(data, losses, _STATISTIC, ("type", "count", "total_ns"), device):
         rows = np.empty(len(block), TOTAL)
         cells = zip(block.text("type"), block.text("core"), strict=True)
         rows["operator"] = [operators.row("", kind, side_of(core)) for kind, core in cells]
@@ -145,10 +172,13 @@ def op_statistic(data: Buffer, file: str) -> Totals:
     return Totals(list(operators.rows), np.concatenate(found), losses.problems())
 
 
+#: The columns are rounded to a nanosecond, or in older files to ten; sums of two may differ by that.
+_ROUNDED_NS = 20
 _STEP_TIME = {
     "step": ("Step",),
     "computing": ("Computing",),
     "communication": ("Communication",),
+    "overlapped": ("Overlapped",),
     "communication_not_overlapped": ("Communication(Not Overlapped)",),
     "free": ("Free",),
     "stage": ("Stage",),
@@ -157,18 +187,30 @@ _STEP_TIME = {
 }
 
 
-def step_trace_time(data: Buffer, file: str) -> Overlap:
-    """`step_trace_time.csv`: how long a step computed, communicated and did neither."""
+def step_trace_time(data: Buffer, file: str, device: int | None = None) -> Overlap:
+    """`step_trace_time.csv`: how long a step computed, communicated and did neither. `device` as above.
+
+    The values are those of the file. Where Overlapped is not Communication less Communication(Not Overlapped), that is
+    counted.
+    """
     losses = Losses(file)
     found = [np.empty(0, OVERLAP)]
-    for block in csvtext.blocks(data, losses, _STEP_TIME, ("computing",)):
+    for block in csvtext.blocks(data, losses, _STEP_TIME, ("computing",), device):
         rows = np.empty(len(block), OVERLAP)
         # An empty step is the whole capture of a run without steps.
         rows["step"] = block.numbers("step")[0]
         for key in list(_STEP_TIME)[1:]:
             rows[f"{key}_ns"] = block.numbers(key, US)[0]
+        losses.add("steps whose columns of communication contradict each other", _contradictions(rows))
         found.append(rows)
     return Overlap(np.concatenate(found), losses.problems())
+
+
+def _contradictions(rows: NDArray[np.void]) -> int:
+    parts = [rows[f"{name}_ns"] for name in ("communication", "communication_not_overlapped", "overlapped")]
+    is_known = np.logical_and.reduce([part != MISSING for part in parts])
+    communication, alone, both = parts
+    return int((is_known & (np.abs(communication - alone - both) > _ROUNDED_NS)).sum())
 
 
 _RECORD = {
@@ -181,11 +223,14 @@ _RECORD = {
 _COMPONENTS = ("MindSpore+GE", "PTA+GE", "MindSpore", "PTA", "GE", "APP", "")
 
 
-def memory_record(data: Buffer, file: str) -> Memory:
-    """`memory_record.csv`: the memory of a device; of its components the one that covers the most others is taken."""
+def memory_record(data: Buffer, file: str, device: int | None = None) -> Memory:
+    """`memory_record.csv`: the memory of a device; of its components the one that covers the most others is taken.
+
+    `device` as above.
+    """
     losses = Losses(file)
     found: dict[str, list[NDArray[np.void]]] = {}
-    for block in csvtext.blocks(data, losses, _RECORD, ("time",)):
+    for block in csvtext.blocks(data, losses, _RECORD, ("time",), device):
         time, has_time = block.numbers("time", US)
         rows = np.empty(len(block), MEMORY)
         rows["time_ns"] = time

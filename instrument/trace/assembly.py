@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from instrument.trace.events import (
+    AI_CPU_TASK,
     BATCH,
     COMMUNICATION,
     EXECUTION,
     FETCH,
+    LOST,
     MEMORY,
     MISSING,
     OVERLAP,
+    OVERLAP_EVENT,
+    OVERLAP_KINDS,
     REDUCE,
     SPAN,
     STEP,
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EPOCH, MONOTONIC, DEVICE = "epoch", "monotonic", "device"
+#: Of `Capture.metadata["steps_from"]`: no file has steps, but executions have the numbers of theirs.
+EXECUTIONS = "executions"
 #: Later than this (2001) are only times since the epoch: no machine has been up for thirty years.
 _FIRST_EPOCH_NS = 10**18
 _TIMES = ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns", "time_ns")
@@ -64,6 +70,25 @@ def steps_at(times: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np.in
     return np.where(is_inside, ordered["step"][place], MISSING)
 
 
+def steps_of_executions(executions: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the steps that executions themselves name, as `STEP`, by number.
+
+    A step lasts from its first execution to the first one of the next number; where that is not there, or does not
+    begin later, until its last execution has ended.
+    """
+    rows = executions[(executions["step"] >= 0) & (executions["start_ns"] > 0) & (executions["duration_ns"] >= 0)]
+    rows = rows[np.lexsort((rows["start_ns"], rows["step"]))]
+    numbers, firsts = np.unique(rows["step"], return_index=True)
+    result = np.full(len(numbers), MISSING, np.int64).astype(STEP)
+    if not len(numbers):
+        return result
+    result["step"], result["start_ns"] = numbers, rows["start_ns"][firsts]
+    result["end_ns"] = np.maximum.reduceat(rows["start_ns"] + rows["duration_ns"], firsts)
+    follows = (np.diff(numbers) == 1) & (np.diff(result["start_ns"]) > 0)
+    result["end_ns"][:-1] = np.where(follows, result["start_ns"][1:], result["end_ns"][:-1])
+    return result
+
+
 class Assembly:
     """The parts of a `Capture`; each `add_*` says whether the part was taken."""
 
@@ -75,12 +100,15 @@ class Assembly:
         self.activities = np.empty(0, EXECUTION)
         self.totals = np.empty(0, TOTAL)
         self.overlap = np.empty(0, OVERLAP)
+        #: What a timeline says to be computing, communication or neither, as `OVERLAP_EVENT`.
+        self.overlap_events = np.empty(0, OVERLAP_EVENT)
         self.steps = np.empty(0, STEP)
         self.reduces = np.empty(0, REDUCE)
         self.spans = np.empty(0, SPAN)
         self.memory = np.empty(0, MEMORY)
         self.batches = np.empty(0, BATCH)
         self.fetches = np.empty(0, FETCH)
+        self.lost, self.ai_cpu = np.empty(0, LOST), np.empty(0, AI_CPU_TASK)
         self.pipeline: list[PipelineStage] = []
         self.problems: list[Problem] = []
         self.metadata: dict[str, Any] = {}
@@ -104,6 +132,7 @@ class Assembly:
         self.executions, self.steps, self.reduces = capture.executions, capture.steps, capture.reduces
         self.batches, self.fetches, self.memory = capture.batches, capture.fetches, capture.memory
         self.activities, self.spans = capture.activities, capture.spans
+        self.lost, self.ai_cpu = capture.lost, capture.ai_cpu
         self.problems += capture.problems
         self.metadata |= capture.metadata
         timed = (self.executions, self.steps, self.reduces, self.batches, self.fetches, self.memory, self.spans)
@@ -185,9 +214,13 @@ class Assembly:
         """What was gathered; executions by start, each in its step."""
         if not self.has_steps():
             self.steps = steps_of_marks(self.spans)
+        if not self.has_steps():
+            self.steps = steps_of_executions(self.executions)
+            if self.has_steps():
+                self.metadata["steps_from"] = EXECUTIONS
         self.executions = self._placed(self.executions)
         self.activities = self._placed(self._without_planes())
-        self._fold_overlap()
+        self._sum_overlap()
         return Capture(
             self.device,
             self.target,
@@ -200,6 +233,7 @@ class Assembly:
             yield name, tuple(getattr(self, name))
         for name in ("executions", "activities", "totals", "overlap", "steps", "reduces", "spans", "memory"):
             yield name, getattr(self, name)
+        yield from (("lost", self.lost), ("ai_cpu", self.ai_cpu))
         yield from (("batches", self.batches), ("fetches", self.fetches), ("metadata", self.metadata))
 
     def _placed(self, executions: NDArray[np.void]) -> NDArray[np.void]:
@@ -217,12 +251,34 @@ class Assembly:
         of_plane = is_plane[self.activities["operator"]]
         return self.activities if of_plane.all() else self.activities[~of_plane]
 
-    def _fold_overlap(self) -> None:
-        """Timelines of several iterations give one row each, for the same whole."""
-        is_whole = self.overlap["step"] == MISSING
-        if is_whole.sum() > 1:
-            total = self.overlap[is_whole][:1].copy()
-            for name in (name for name in OVERLAP.names or () if name.endswith("_ns")):
-                values = self.overlap[name][is_whole]
-                total[name] = MISSING if (values == MISSING).any() else values.sum()
-            self.overlap = np.concatenate([total, self.overlap[~is_whole]])
+    def add_overlap(self, events: NDArray[np.void], clock: str, file: str) -> None:
+        if self.fits(clock, file, "times of computing and communication", len(events)):
+            self.overlap_events = np.concatenate([self.overlap_events, events])
+
+    def _sum_overlap(self) -> None:
+        """Sum up the events of timelines by step, or over all where no steps are known.
+
+        Timelines may cover some of the steps only; the others have no row.
+        """
+        events = np.unique(self.overlap_events)
+        if len(self.overlap) or not len(events):
+            return
+        begin, end = events["start_ns"].min(), (events["start_ns"] + events["duration_ns"]).max()
+        ranges = [(MISSING, begin, end)]
+        if self.has_steps():
+            steps = self.steps[self.steps["start_ns"] != MISSING]
+            middle = (steps["start_ns"] + steps["end_ns"]) // 2
+            steps = steps[(middle >= begin) & (middle < end) & (steps["end_ns"] > steps["start_ns"])]
+            ranges = [(step["step"], step["start_ns"], step["end_ns"]) for step in steps]
+        self.overlap = np.array([_overlap_row(events, *one) for one in ranges], OVERLAP)
+
+
+def _overlap_row(events: NDArray[np.void], step: int, begin: int, end: int) -> tuple[int, ...]:
+    """Return a row of `OVERLAP` with what of the events lies between two times."""
+    start = np.maximum(events["start_ns"], begin)
+    length = np.maximum(np.minimum(events["start_ns"] + events["duration_ns"], end) - start, 0)
+    sums = dict.fromkeys(OVERLAP.names or (), MISSING)
+    for number, name in enumerate(OVERLAP_KINDS):
+        sums[name] = int(length[events["kind"] == number].sum())
+    sums["step"] = int(step)
+    return tuple(sums.values())

@@ -14,7 +14,7 @@ import numpy as np
 
 from instrument.trace import csvtext, timestamps
 from instrument.trace.events import CPU, MEMORY, MISSING, TOTAL, Operator, Problem
-from instrument.trace.text import Buffer, Index, Losses, decode, is_cut, lines
+from instrument.trace.text import CUT_LINE, Buffer, Index, Losses, decode, is_cut, lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +77,7 @@ def framework(data: Buffer, file: str) -> Shapes:
     # Few lines differ: each is looked up, and only new ones are taken apart.
     rows = np.fromiter((distinct.setdefault(line, len(distinct)) for line in lines(data)), np.int32)
     if is_cut(data):
-        losses.add("the last line is cut off", 1)
+        losses.add(CUT_LINE)
         rows = rows[:-1]
     kinds = [_kind(decode(line)) for line in distinct]
     is_line = np.array([kind is not None for kind in kinds], np.bool_)

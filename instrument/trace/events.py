@@ -58,10 +58,22 @@ TOTAL = np.dtype([("operator", "i4"), ("count", "i8"), ("total_ns", "i8"), ("min
 #: What a source itself says about computing and communication at the same time, for one step (-1: all of the capture).
 OVERLAP = np.dtype(
     [
-        ("step", "i8"), ("computing_ns", "i8"), ("communication_ns", "i8"), ("communication_not_overlapped_ns", "i8"),
-        ("free_ns", "i8"), ("stage_ns", "i8"), ("bubble_ns", "i8"), ("preparing_ns", "i8"),
+        ("step", "i8"), ("computing_ns", "i8"), ("communication_ns", "i8"), ("overlapped_ns", "i8"),
+        ("communication_not_overlapped_ns", "i8"), ("free_ns", "i8"), ("stage_ns", "i8"), ("bubble_ns", "i8"),
+        ("preparing_ns", "i8"),
     ]
 )  # fmt: skip
+#: A time of which a timeline says what the device did: `kind` is the place in `OVERLAP_KINDS`.
+OVERLAP_EVENT = np.dtype([("start_ns", "i8"), ("duration_ns", "i8"), ("kind", "u1")])
+OVERLAP_KINDS = ("computing_ns", "communication_ns", "communication_not_overlapped_ns", "free_ns")
+#: A task of the AI CPUs as their own file tells it, beside its execution: from its submission to its end, and how long
+#: until it ran.
+AI_CPU_TASK = np.dtype(
+    [("start_ns", "i8"), ("operator", "i4"), ("step", "i8"), ("total_ns", "i8"), ("dispatch_ns", "i8")]
+)
+#: A place where the trace itself says that records were lost: the times of the last record before it and of the first
+#: one after it.
+LOST = np.dtype([("start_ns", "i8"), ("end_ns", "i8")])
 
 AI_CORE, AI_CPU, GPU, CPU, COMMUNICATION = "AI Core", "AI CPU", "GPU", "CPU", "communication"
 
@@ -129,6 +141,8 @@ class Capture:
     batches: NDArray[np.void] = field(default_factory=lambda: np.empty(0, BATCH))
     fetches: NDArray[np.void] = field(default_factory=lambda: np.empty(0, FETCH))
     pipeline: Sequence[PipelineStage] = ()
+    ai_cpu: NDArray[np.void] = field(default_factory=lambda: np.empty(0, AI_CPU_TASK))
+    lost: NDArray[np.void] = field(default_factory=lambda: np.empty(0, LOST))
     problems: Sequence[Problem] = ()
     #: What the capture itself says: versions, window, requested steps, the user's own metadata.
     metadata: Mapping[str, object] = field(default_factory=dict)

@@ -90,6 +90,12 @@ def _pieces(content: Buffer | Sequence[Buffer]) -> list[memoryview]:
     return [memoryview(piece).cast("B") for piece in content]
 
 
+def without_slice(name: str) -> str:
+    """Return the name of the file that a slice is one of."""
+    match = _SLICE.fullmatch(name)
+    return match["name"] if match else name
+
+
 def _in_job_folder(name: str) -> str:
     """The name that a file in `data/` would have in the folder above."""
     folders, slash, base = name.rpartition("/data/")
@@ -123,8 +129,7 @@ def from_directory(path: str | os.PathLike[str]) -> RawFiles:
 
 def _is_raw(name: str) -> bool:
     subject = name.removesuffix(_DONE)
-    match = _SLICE.fullmatch(subject)
-    return kind_of(match["name"] if match else subject) is not None
+    return kind_of(without_slice(subject)) is not None
 
 
 def _content(path: str) -> Buffer:

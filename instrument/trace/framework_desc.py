@@ -16,7 +16,7 @@ import numpy as np
 
 from instrument.trace import framework_codes as codes
 from instrument.trace.events import AI_CORE, AI_CPU, COMMUNICATION, MISSING
-from instrument.trace.records import UNKNOWN_LINES, integer, is_binary, lines, records, with_magic
+from instrument.trace.records import UNKNOWN_LINES, integer, is_binary, lines, with_magic
 from instrument.trace.text import Index, decode
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _text_tasks(data: Buffer, losses: Losses) -> Tasks:
 
 
 def _binary_tasks(data: Buffer, losses: Losses, hashes: Mapping[int, str]) -> Tasks:
-    found = with_magic(records(data, TASK_RECORD, losses), losses)
+    found = with_magic(data, TASK_RECORD, losses)
     rows = np.empty(len(found), TASK)
     for field in ("block_dim", "task", "stream", "model", "iteration", "timestamp", "kind"):
         rows[field] = found[field]
@@ -172,7 +172,7 @@ def _shape(quoted: str) -> tuple[int, ...] | None:
 
 def tensors(data: Buffer, losses: Losses) -> dict[tuple[int, int], OperatorDesc]:
     """A `tensor_data_info` file by (stream, task); of an operator that comes again with each iteration, the first."""
-    found = with_magic(records(data, TENSOR_RECORD, losses), losses)
+    found = with_magic(data, TENSOR_RECORD, losses)
     good = (found["count"] >= 1) & (found["count"] <= 5)
     losses.add("records with an impossible number of tensors", len(found) - int(np.count_nonzero(good)))
     found = found[good]
@@ -221,5 +221,5 @@ def _table(data: Buffer, form: re.Pattern[str], losses: Losses) -> dict[int, str
 
 def step_info(data: Buffer, losses: Losses) -> dict[int, tuple[int, int]]:
     """A `step_info` file: the tag of a mark in the step trace -> the (stream, task) of the operator behind it."""
-    found = with_magic(records(data, STEP_RECORD, losses), losses)
+    found = with_magic(data, STEP_RECORD, losses)
     return {int(row["point"]): (int(row["stream"]), int(row["task"])) for row in found}

@@ -8,9 +8,11 @@ where the device has another number.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
+from instrument.trace import csvtext, tlv
+from instrument.trace.files import RawFiles
 from instrument.trace.kinds import ASCEND, OF_HOST, OF_RANK, Kind, kind_of
 
 _BETWEEN = frozenset(
@@ -26,6 +28,12 @@ _JOB = re.compile(r"(?:PROF_|JOB).+", re.ASCII)
 _JOB_IN_NAME = re.compile(r"\.(JOB\w+)", re.ASCII)
 
 
+#: Tables whose rows may be of several devices, as a column says.
+_TABLES_OF_DEVICES = frozenset(
+    {"kernel_details", "op_summary", "op_statistic", "step_trace_time", "memory_record", "memory_usage"}
+)
+
+
 class Group(NamedTuple):
     """The files of one device; `numbers` are those that the device's own files have for it."""
 
@@ -39,20 +47,36 @@ class _File(NamedTuple):
     kind: Kind
 
 
-def groups(names: Iterable[str]) -> list[Group]:
-    """The known ones of `names` (without `.slice_<n>`), by device; each by kind, in the order of their names."""
+def groups(names: Iterable[str], contents: Mapping[str, Set[int]] | None = None) -> list[Group]:
+    """The known ones of `names` (without `.slice_<n>`), by device; each by kind, in the order of their names.
+
+    `contents` are the devices that files themselves say they have rows of; such a file is in the group of each of them.
+    """
     scopes: dict[str, dict[str, list[_File]]] = {}
     for name in sorted(names):
         kind = kind_of(name)
         if kind is not None:
             scope, job = _place(name)
-            scopes.setdefault(scope, {}).setdefault(job, []).append(_File(name, kind))
+            told = sorted((contents or {}).get(name, ()))
+            files = [_File(name, kind._replace(device=device)) for device in told] or [_File(name, kind)]
+            scopes.setdefault(scope, {}).setdefault(job, []).extend(files)
     found = []
     for jobs in scopes.values():
         is_one = len(jobs.keys() - {""}) <= 1
         sets = [[file for files in jobs.values() for file in files]] if is_one else list(jobs.values())
         found += [group for files in sets for group in _by_device(files)]
     return found
+
+
+def groups_of(files: RawFiles) -> list[Group]:
+    """Return the files of each device, by their names and by what tables of several devices hold."""
+    contents: dict[str, frozenset[int]] = {}
+    for name in files:
+        kind = kind_of(name)
+        if kind is not None and kind.name in _TABLES_OF_DEVICES and kind.device is None:
+            devices_in = tlv.devices if kind.name == "memory_usage" else csvtext.devices
+            contents[name] = devices_in(files.joined(name))
+    return groups(files, contents)
 
 
 def folder_of(name: str) -> str:
@@ -109,5 +133,7 @@ def _is_of(kind: Kind, device: int, first: int) -> bool:
 def _by_kind(files: list[_File]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for file in files:
-        found.setdefault(file.kind.name, []).append(file.name)
+        names = found.setdefault(file.kind.name, [])
+        if file.name not in names:
+            names.append(file.name)
     return found

@@ -4,17 +4,20 @@ Streams interleave, so an end is looked for among the records of its own (stream
 one key and in file order a start directly followed by an end is one execution. A stable sort by key brings the two
 together, without a loop. A huge file is taken in blocks: what is open at the end of a block is sorted with the next
 one. A block is at least as large as what is open, so that a file of nothing but starts takes no longer either.
+
+Where the running number jumps, or bytes are missing, records were lost, and a start before that place may have been
+paired with the end of a later execution: `Hwts.lost` has these places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.records import LEFT_OVER_BYTES, TOO_LARGE, UNKNOWN_RECORDS, Chunks, pieces
+from instrument.trace.framing import Framer, Word
+from instrument.trace.records import TOO_LARGE, UNKNOWN_RECORDS, Chunks, pieces
 from instrument.trace.text import Buffer, Losses
 
 if TYPE_CHECKING:
@@ -36,9 +39,13 @@ _BLOCK_TYPES, _UNKNOWN_TYPES = slice(2, 5), slice(5, 8)
 
 #: One execution: the cycles of its start and its end, and the number of its start record in the file.
 PAIR = np.dtype([("start_cycles", "i8"), ("end_cycles", "i8"), ("record", "i8"), ("stream", "u4"), ("task", "u2")])
+#: A place where records were lost: the cycles of the last record before it and of the first one after it.
+LOST_CYCLES = np.dtype([("start_cycles", "i8"), ("end_cycles", "i8")])
 #: A start or an end without its other half.
 UNPAIRED = np.dtype([("cycles", "i8"), ("record", "i8"), ("stream", "u4"), ("task", "u2"), ("is_end", "?")])
 
+#: Types up to here have the counter where `RECORD` has it.
+_LAST_TIMED_TYPE = 3
 _BLOCK_RECORDS = 1 << 17
 #: A task id wraps at 16 bits; ids that fall from above this to far below have wrapped.
 _WRAPS_ABOVE, _WRAPS_BY = 65_000, 1 << 15
@@ -50,6 +57,7 @@ class Hwts:
 
     `type_counts` are the records of each of the 8 types; `breaks` is how often the running number jumped, so records
     were lost; `warnings` the records with the warning bit; `without_magic` those without the usual word at byte 2.
+    `lost` (dtype LOST_CYCLES) are the places where records were lost, as far as records around them have a time.
     """
 
     pairs: NDArray[np.void]
@@ -58,6 +66,7 @@ class Hwts:
     breaks: int
     warnings: int
     without_magic: int
+    lost: NDArray[np.void]
 
 
 def decode(data: Chunks, losses: Losses) -> Hwts:
@@ -73,7 +82,8 @@ class Decoder:
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
-        self._cut = b""
+        self._framer = Framer(RECORD, Word(MAGIC_WORD, 2), losses)
+        self._known_breaks = 0
         self._record = 0
         self._events = np.empty(0, UNPAIRED)  # the open starts, in file order
         self._pending: list[NDArray[np.void]] = []
@@ -83,38 +93,36 @@ class Decoder:
         self._type_counts = np.zeros(8, np.int64)
         self._last_number: int | None = None
         self._breaks = self._warnings = self._without_magic = 0
+        self._lost: list[tuple[int, int]] = []
+        self._last_cycles: int | None = None
+        self._lost_since: int | None = None  # records were lost behind these cycles, and none with a time followed yet
 
     def feed(self, data: Buffer) -> None:
         """Take the next piece; its borders may cut a record. The piece is not kept."""
-        for whole in self._whole_records(memoryview(data).cast("B")):
-            for start in range(0, len(whole), _BLOCK_RECORDS):
-                self._take(whole[start : start + _BLOCK_RECORDS])
+        for records in self._framer.feed(data):
+            self._take_all(records)
 
     def finish(self) -> Hwts:
         """All that was found; starts that are still open have no end."""
+        for records in self._framer.finish():
+            self._take_all(records)
         self._pair()
         unpaired = np.concatenate([*self._unpaired, self._events])
         self._unpaired.clear()
-        self._losses.add(LEFT_OVER_BYTES, len(self._cut))
         self._losses.add(UNKNOWN_RECORDS, int(self._type_counts[_UNKNOWN_TYPES].sum()))
         self._losses.add("records of blocks, which are parts of tasks", int(self._type_counts[_BLOCK_TYPES].sum()))
         return Hwts(
             self._ordered_pairs(), unpaired[np.argsort(unpaired["record"], kind="stable")], self._type_counts,
-            self._breaks, self._warnings, self._without_magic,
+            self._breaks, self._warnings, self._without_magic, np.array(self._lost, LOST_CYCLES),
         )  # fmt: skip
 
-    def _whole_records(self, data: memoryview) -> Iterator[NDArray[np.void]]:
-        if self._cut:
-            missing = RECORD.itemsize - len(self._cut)
-            self._cut += bytes(data[:missing])
-            data = data[missing:]
-            if len(self._cut) < RECORD.itemsize:
-                return
-            yield np.frombuffer(self._cut, RECORD)
-        whole = len(data) // RECORD.itemsize * RECORD.itemsize
-        self._cut = bytes(data[whole:])
-        if whole:
-            yield np.frombuffer(data[:whole], RECORD)
+    def _take_all(self, records: NDArray[np.void]) -> None:
+        if self._framer.breaks != self._known_breaks:
+            self._known_breaks = self._framer.breaks
+            self._last_number = None  # what was lost is counted in bytes and slices
+            self._lost_since = self._last_cycles if self._lost_since is None else self._lost_since
+        for start in range(0, len(records), _BLOCK_RECORDS):
+            self._take(records[start : start + _BLOCK_RECORDS])
 
     def _take(self, block: NDArray[np.void]) -> None:
         """Count a block of records, and keep of it the starts and ends."""
@@ -122,7 +130,7 @@ class Decoder:
         self._record += len(block)
         block, numbers = self._without_padding(block, numbers)
         head = block["head"].copy()
-        self._follow(head >> 4)
+        self._follow(head >> 4, np.where((head & 7) <= _LAST_TIMED_TYPE, block["cycles"], -1))
         self._warnings += int(np.count_nonzero(head & 8))
         self._without_magic += int(np.count_nonzero(block["magic"] != MAGIC_WORD))
         types = head & 7
@@ -150,14 +158,34 @@ class Decoder:
         self._losses.add("records of zeros", len(empty))
         return np.delete(block, empty), np.delete(numbers, empty)
 
-    def _follow(self, numbers: NDArray[np.integer]) -> None:
-        """Count where the running number of 4 bits, one for the whole file, does not go on by one."""
+    def _follow(self, numbers: NDArray[np.integer], cycles: NDArray[np.int64]) -> None:
+        """Note where the running number of 4 bits, one for the whole file, does not go on by one."""
         if not len(numbers):
             return
         before = int(numbers[0]) - 1 if self._last_number is None else self._last_number
         steps = np.diff(numbers, prepend=numbers.dtype.type(before & 15)) & 15
-        self._breaks += int(np.count_nonzero(steps != 1))
         self._last_number = int(numbers[-1])
+        breaks = np.flatnonzero(steps != 1)
+        self._breaks += len(breaks)
+        timed = np.flatnonzero(cycles >= 0)
+        self._note_lost(breaks, timed, cycles[timed])
+
+    def _note_lost(self, breaks: NDArray[np.intp], timed: NDArray[np.intp], cycles: NDArray[np.int64]) -> None:
+        """Note what was lost before the records at `breaks`; `timed` are those with a time, and `cycles` these."""
+        if self._lost_since is not None and len(timed):
+            self._lost.append((self._lost_since, int(cycles[0])))
+            self._lost_since = None
+        following = np.searchsorted(timed, breaks)
+        for place in np.unique(following).tolist():
+            since = int(cycles[place - 1]) if place else self._last_cycles
+            if since is None:
+                continue
+            if place < len(timed):
+                self._lost.append((since, int(cycles[place])))
+            else:
+                self._lost_since = since
+        if len(timed):
+            self._last_cycles = int(cycles[-1])
 
     def _pair(self) -> None:
         """Sort what is pending behind the open starts; keep the pairs, and the starts that may yet find their end."""

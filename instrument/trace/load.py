@@ -5,17 +5,31 @@ Each file goes by its name to its parser, raw files before what tools made of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instrument.trace import ascend, ascend_outputs, clocks, cpu, gpu, jsontext, marks, minddata, pipelines, tlv
+from instrument.trace import (
+    ascend,
+    ascend_outputs,
+    clock_changes,
+    clocks,
+    completeness,
+    cpu,
+    csvtext,
+    gpu,
+    jsontext,
+    marks,
+    minddata,
+    pipelines,
+    tlv,
+)
 from instrument.trace.assembly import DEVICE, EPOCH, MONOTONIC, Assembly, clock_of, shifted
 from instrument.trace.events import CPU, MISSING, SPAN, SPAN_FRAMEWORK, Capture, Problem
-from instrument.trace.files import RawFiles
-from instrument.trace.grouping import Group, groups
+from instrument.trace.files import RawFiles, without_slice
+from instrument.trace.grouping import Group, groups_of
 from instrument.trace.kinds import ASCEND
 from instrument.trace.text import Losses
 from instrument.trace.timeline import Timeline, merged_steps, timeline
@@ -41,10 +55,22 @@ def captures(files: Mapping[str, Any]) -> list[Capture]:
     their start, and each has the step that it started in, by the device's own steps or else by the marks of the host.
     """
     raw = (files if isinstance(files, RawFiles) else RawFiles(files)).without_slices()
-    found = [_Loader(raw, group).capture() for group in groups(raw)]
-    if found:
-        found[0] = replace(found[0], problems=(*raw.problems, *found[0].problems))
+    of_device = groups_of(raw)
+    found = [_Loader(raw, group).capture() for group in of_device]
+    for problem in reversed(raw.problems):
+        place = _place_of(problem, of_device)
+        if place < len(found):
+            found[place] = replace(found[place], problems=(problem, *found[place].problems))
     return found
+
+
+def _place_of(problem: Problem, of_device: Sequence[Group]) -> int:
+    """Return the place of the device that the file of a problem belongs to; that of the first one if it is of none."""
+    name = without_slice(problem.file)
+    for place, group in enumerate(of_device):
+        if any(name in names for names in group.files.values()):
+            return place
+    return 0
 
 
 class _Loader:
@@ -67,6 +93,7 @@ class _Loader:
         self._op_ranges()
         self._minddata()
         self._sums()
+        self._keep(completeness.missing(self._files, self._group.files, self._parts))
         return self._parts.capture()
 
     def _each(self, *kinds: str) -> Iterator[tuple[str, Buffer]]:
@@ -111,24 +138,41 @@ class _Loader:
         for kind in ("kernel_details", "op_summary"):
             has_any = len(parts.executions) > 0
             for name, data in self._each(kind) if not has_any else ():
-                found = ascend_outputs.kernel_details(data, name)
+                found = ascend_outputs.kernel_details(data, name, self._one_of_several(data))
                 self._keep(found.problems)
-                parts.add_executions(found.operators, found.executions, clock_of(found.executions["start_ns"]), name)
+                clock = clock_of(np.concatenate([found.executions["start_ns"], found.activities["start_ns"]]))
+                parts.add_executions(found.operators, found.executions, clock, name)
+                parts.add_activities(found.operators, found.activities, clock, name)
         for name, data in self._each("step_trace_raw") if not parts.has_steps() else ():
             trace = ascend_outputs.step_trace_raw(data, name)
             self._keep(trace.problems)
             parts.add_steps(trace.names, trace.steps, trace.reduces, DEVICE, name)
         for name, data in self._each("step_trace_time"):
-            overlap = ascend_outputs.step_trace_time(data, name)
+            overlap = ascend_outputs.step_trace_time(data, name, self._one_of_several(data))
             self._keep(overlap.problems)
             parts.overlap = np.concatenate([parts.overlap, overlap.rows])
-        self._memory("memory_record", ascend_outputs.memory_record)
-        self._memory("memory_usage", tlv.memory_usage)
+        self._memory("memory_record", self._record)
+        self._memory("memory_usage", self._usage)
 
-    def _memory(self, kind: str, parse: Any) -> None:
+    def _statistic(self, data: Buffer, file: str) -> cpu.Totals:
+        return ascend_outputs.op_statistic(data, file, self._one_of_several(data))
+
+    def _record(self, data: Buffer, file: str) -> cpu.Memory:
+        return ascend_outputs.memory_record(data, file, self._one_of_several(data))
+
+    def _usage(self, data: Buffer, file: str) -> cpu.Memory:
+        return tlv.memory_usage(data, file, self._one_of_several(data, tlv.devices))
+
+    def _one_of_several(self, data: Buffer, devices_in: Callable[[Buffer], Set[int]] = csvtext.devices) -> int | None:
+        """Return which device's rows of a table are wanted, None where all of them are of one."""
+        return self._group.device if len(devices_in(data)) > 1 else None
+
+    def _memory(self, kind: str, parse: Callable[[Buffer, str], cpu.Memory]) -> None:
         for name, data in self._each(kind) if not len(self._parts.memory) else ():
-            found: cpu.Memory = parse(data, name)
+            found = parse(data, name)
             self._keep(found.problems)
+            if kind == "cpu_memory":
+                self._undo_clock_changes(found.samples, "time_ns", name)
             self._parts.add_memory(found.samples, clock_of(found.samples["time_ns"]), name)
 
     def _gpu(self) -> None:
@@ -158,9 +202,23 @@ class _Loader:
         for name, data in self._each("cpu_executions"):
             found = self._with_shapes(cpu.executions(data, name), "cpu_framework")
             self._keep(found.problems)
+            self._undo_clock_changes(found.executions, "start_ns", name)
             clock = clock_of(found.executions["start_ns"])
             self._parts.add_executions(found.operators, found.executions, clock, name)
         self._memory("cpu_memory", cpu.memory)
+
+    def _undo_clock_changes(self, rows: NDArray[np.void], name: str, file: str) -> None:
+        """Bring times of the host's wall clock back onto the clock of the window's begin, in place."""
+        told = self._parts.metadata
+        known = clock_changes.changes(told)
+        start, stop = told.get("start_ns"), told.get("stop_ns")
+        if not known or not isinstance(start, int) or not isinstance(stop, int):
+            return
+        rows[name], is_uncertain = clock_changes.undone(rows[name], known, (start, stop))
+        what = "settings of the host's clock while the window was open, which are taken out of its times"
+        self._keep([Problem(file, what, len(known))])
+        if count := int(is_uncertain.sum()):
+            self._keep([Problem(file, "times beside a setting of the host's clock, which are not certain", count)])
 
     def _with_shapes(self, found: cpu.Executions, kind: str) -> cpu.Executions:
         for name, data in self._each(kind):
@@ -194,7 +252,7 @@ class _Loader:
     def _take_timeline(self, found: Timeline, wanted: set[str], name: str) -> None:
         parts = self._parts
         parts.metadata.setdefault("timeline_events", {})[name] = found.phases
-        rows = (found.executions, found.activities, found.spans)
+        rows = (found.executions, found.activities, found.spans, found.overlap)
         clock, move = self._axis_of(np.concatenate([part["start_ns"] for part in rows]))
         is_host = np.array([operator.side == CPU for operator in found.operators] + [False], np.bool_)
         of_host = is_host[found.executions["operator"]]
@@ -206,7 +264,7 @@ class _Loader:
         if "spans" in wanted:
             parts.add_spans(found.names, move(found.spans), clock, name)
         if "overlap" in wanted:
-            parts.overlap = np.concatenate([parts.overlap, found.overlap])
+            parts.add_overlap(move(found.overlap), clock, name)
 
     def _axis_of(self, times: NDArray[np.int64]) -> tuple[str, Any]:
         """The clock of the times of a timeline, once they are moved as the second value does."""
@@ -279,16 +337,19 @@ class _Loader:
                 parts.fetches = fetches.fetches
 
     def _sums(self) -> None:
-        """What the tools summed up, where nothing better is there."""
+        """What the tools summed up, where nothing better is there; where executions are, their number is checked."""
         sources = (
-            ("cpu_detail", cpu.totals), ("gpu_detail", gpu.totals), ("op_statistic", ascend_outputs.op_statistic),
+            ("cpu_detail", cpu.totals), ("gpu_detail", gpu.totals), ("op_statistic", self._statistic),
             ("cpu_types", cpu.totals), ("gpu_types", gpu.totals),
         )  # fmt: skip
         for kind, parse in sources:
-            for name, data in self._each(kind) if not len(self._parts.executions) else ():
+            for name, data in self._each(kind):
                 found = parse(data, name)
-                self._keep(found.problems)
-                self._parts.add_totals(found.operators, found.totals)
+                if len(self._parts.executions):
+                    self._keep(completeness.lacking(self._group.files, self._parts, kind, found, name))
+                else:
+                    self._keep(found.problems)
+                    self._parts.add_totals(found.operators, found.totals)
 
 
 def _target(group: Group) -> str:

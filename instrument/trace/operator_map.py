@@ -99,6 +99,10 @@ class OperatorMap:
         )  # fmt: skip
 
 
+#: The types of operators that stand for tasks without a name.
+UNNAMED_TYPES = frozenset({"task", "AI CPU task"})
+
+
 def unnamed(stream: int = MISSING, task: int = MISSING) -> Operator:
     """What stands for a task where no file names any; for all of them where none is given."""
     if task == MISSING:

@@ -19,7 +19,6 @@ from instrument.trace.records import (
     is_binary,
     lines,
     messages,
-    records,
     with_magic,
 )
 from instrument.trace.text import Index, decode
@@ -93,7 +92,7 @@ def _text_pushes(data: Buffer, losses: Losses) -> Pushes:
 
 
 def _binary_pushes(data: Buffer, losses: Losses) -> Pushes:
-    found = with_magic(records(data, RECORD, losses), losses)
+    found = with_magic(data, RECORD, losses)
     is_time = found["time_us"] >= 0
     losses.add("records with a time that is none", len(found) - int(np.count_nonzero(is_time)))
     found = found[is_time]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from instrument.trace.framing import LEFT_OVER_BYTES as LEFT_OVER_BYTES
+from instrument.trace.framing import Word, framed
 from instrument.trace.text import Buffer, Losses, decode
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ Chunks = Buffer | Iterable[Buffer]
 MAGIC = b"\x5a\x5a"
 MAGIC_WORD = 0x5A5A
 
-LEFT_OVER_BYTES = "bytes at the end that are no whole record"
 NO_MAGIC = "records without the magic number"
 TOO_LARGE = "records with a counter that is no time"
 UNKNOWN_LINES = "lines of unknown form"
@@ -41,11 +42,12 @@ def records(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> NDArray[
     return np.frombuffer(data, layout, count) if count else np.empty(0, layout)
 
 
-def with_magic(found: NDArray[np.void], losses: Losses) -> NDArray[np.void]:
-    """The records whose field "magic" is what it should be."""
+def with_magic(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> NDArray[np.void]:
+    """The records of `data` whose field "magic", their first, is what it should be, without a copy if they all are."""
+    found = framed(data, layout, Word(MAGIC_WORD, 0), losses)
     good = found["magic"] == MAGIC_WORD
     losses.add(NO_MAGIC, len(found) - int(np.count_nonzero(good)))
-    return np.asarray(found[good])
+    return found if good.all() else np.asarray(found[good])
 
 
 def joined(data: Chunks) -> Buffer:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Bytes in one piece, as the parsers take them.
 Buffer = bytes | memoryview
 
+#: The loss of a file of lines that does not end with the end of one.
+CUT_LINE = "the last line is cut off"
+
 #: What files write where they have no value.
 NOT_AVAILABLE = frozenset({"", "N/A", "NA", "-", "null", "None"})
 #: Times and sizes stay below this, so that sums and differences of two fit an int64.

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from instrument.trace import jsontext
-from instrument.trace.ascend_outputs import side_of
+from instrument.trace.ascend_outputs import is_of_runtime, side_of
 from instrument.trace.cpu import US, operator_of
 from instrument.trace.events import (
     COMMUNICATION,
     CPU,
     EXECUTION,
     MISSING,
-    OVERLAP,
+    OVERLAP_EVENT,
     REDUCE,
     SPAN,
     SPAN_FRAMEWORK,
@@ -43,18 +43,10 @@ _EVENT = np.dtype(
 )
 _STEP_CATEGORIES = ("Iteration Time", "Reduce")
 _DERIVED_CATEGORIES = ("FP_BP Time", "Iteration Refresh")
-#: Tasks of the runtime, which are no operators.
-_RUNTIME = re.compile(
-    r"EVENT_|NOTIFY_|MEMCPY|REDUCE_ASYNC|SDMA|WRITE_VALUE|PLACE_HOLDER|PROFIL|LABEL_|STREAM_|MODEL_", re.IGNORECASE
-)
 _STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
 _MODEL = re.compile(r"Model ID:\s*(\d{1,18})")
-_OVERLAP_COLUMNS = {
-    "computing": "computing_ns",
-    "communication": "communication_ns",
-    "communication(not overlapped)": "communication_not_overlapped_ns",
-    "free": "free_ns",
-}
+#: Names of events of the overlap analysis -> their place in `OVERLAP_KINDS`.
+_OVERLAP_NAMES = {"computing": 0, "communication": 1, "communication(not overlapped)": 2, "free": 3}
 _OTHER, _HARDWARE, _COLLECTIVE, _PLANE, _CPU, _OVERLAP, _SCOPE = range(7)
 _PROCESSES = {
     "ascend hardware": _HARDWARE,
@@ -213,7 +205,7 @@ class _Reader:
         distinct, rows = np.unique(keys, axis=0, return_inverse=True)
         names, types = self._names.names, self._task_types.names
         operators = [operator_of(names[name], _side(types[task], of)) for name, task, of in distinct.tolist()]
-        is_below = [of == _PLANE or bool(_RUNTIME.match(types[task])) for _, task, of in distinct.tolist()]
+        is_below = [of == _PLANE or is_of_runtime(types[task]) for _, task, of in distinct.tolist()]
         result = np.empty(len(tasks), EXECUTION)
         for name in ("start_ns", "duration_ns", "task"):
             result[name] = tasks[name]
@@ -239,16 +231,11 @@ class _Reader:
         return result
 
     def _overlap(self, events: NDArray[np.void]) -> NDArray[np.void]:
-        """The sums over the whole file, in one row; none without such events."""
-        if not len(events):
-            return np.empty(0, OVERLAP)
-        result = np.zeros(1, OVERLAP)
-        result["step"] = result["stage_ns"] = result["bubble_ns"] = result["preparing_ns"] = MISSING
-        for row, name in enumerate(self._names.names):
-            column = _OVERLAP_COLUMNS.get(name.lower())
-            if column:
-                result[column] += events["duration_ns"][events["name"] == row].sum()
-        return result
+        kinds = [_OVERLAP_NAMES.get(name.lower(), len(_OVERLAP_NAMES)) for name in self._names.names]
+        result = np.empty(len(events), OVERLAP_EVENT)
+        result["start_ns"], result["duration_ns"] = events["start_ns"], events["duration_ns"]
+        result["kind"] = np.array([*kinds, 0], np.int64)[events["name"]]
+        return result[result["kind"] < len(_OVERLAP_NAMES)]
 
 
 def _id(value: Any) -> int | str:

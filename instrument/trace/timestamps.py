@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from instrument.trace.events import EXECUTION, MISSING
-from instrument.trace.text import LIMIT, Buffer, Index, Losses, decode, is_cut, scaled, spans_of_lines
+from instrument.trace.text import CUT_LINE, LIMIT, Buffer, Index, Losses, decode, is_cut, scaled, spans_of_lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +36,8 @@ Columns = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int64]"]
 def executions(data: Buffer, losses: Losses, unit_ns: int) -> tuple[list[str], NDArray[np.void]]:
     """The full names of the operators, and their executions by start, as `EXECUTION`; durations are in `unit_ns`.
 
-    Both `task` and `step` are missing, `stream` is the thread. An execution at the very end of a file that breaks off
-    is left out: its duration may have had more digits.
+    Both `task` and `step` are missing, `stream` is the thread. Of a file that breaks off the last execution is left
+    out, as its duration may have had more digits, and the cut is counted: what stood behind it is not known.
     """
     names = Index()
     batch = _Batch(losses, unit_ns)
@@ -49,6 +49,7 @@ def executions(data: Buffer, losses: Losses, unit_ns: int) -> tuple[list[str], N
         operator = names(decode(head.group(1)))
         for piece in _pieces(data, head.end(), end, losses):
             batch.add(operator, piece)
+    losses.add(CUT_LINE, is_cut(data))
     result = batch.result()
     return names.names, result[np.argsort(result["start_ns"], kind="stable")]
 

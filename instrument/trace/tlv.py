@@ -62,12 +62,23 @@ def op_ranges(data: Buffer, file: str) -> OpRanges:
     return OpRanges(names.names, np.array(rows, OP_RANGE), losses.problems())
 
 
-def memory_usage(data: Buffer, file: str) -> Memory:
-    """`mindspore.memory_usage`: the pool of a device after each change; what events still hold is active, too."""
+def devices(data: Buffer) -> frozenset[int]:
+    """Return the devices that a `mindspore.memory_usage` file has records of."""
+    numbers = {_USAGE.unpack_from(payload)[0] for payload in _payloads(data, _USAGE, Losses(""))}
+    return frozenset(number for number in numbers if number >= 0)
+
+
+def memory_usage(data: Buffer, file: str, device: int | None = None) -> Memory:
+    """`mindspore.memory_usage`: the pool of a device after each change; what events still hold is active, too.
+
+    `device` chooses one where the file has several.
+    """
     losses = Losses(file)
     rows = []
     for payload in _payloads(data, _USAGE, losses):
-        _, _, _, time, _, _, used, _, allocated, by_event, *_ = _USAGE.unpack_from(payload)
+        number, _, _, time, _, _, used, _, allocated, by_event, *_ = _USAGE.unpack_from(payload)
+        if device is not None and number != device:
+            continue
         if max(time, used, allocated, by_event) >= LIMIT:
             losses.add("records with impossible times or sizes")
             continue

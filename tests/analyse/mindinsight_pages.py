@@ -11,6 +11,7 @@ from mindinsight.datavisual.data_transform.summary_watcher import SummaryWatcher
 from mindinsight.profiler.analyser.analyser_factory import AnalyserFactory
 from mindinsight.profiler.common.util import analyse_device_list_from_profiler_dir, get_parallel_message
 
+OTHER_PAGES = {"ascend": ("aicpu_type", "aicpu_detail")}
 PAGES = {
     "cpu": ("cpu_op_type", "cpu_op_info"),
     "gpu": ("gpu_op_type", "gpu_op_info"),
@@ -30,6 +31,14 @@ def main(base, device):
     found = {"listed": listed, "devices": devices, "kind": kind, "mode": mode}
     found["parallel"] = get_parallel_message(directory)
     found["operators"] = {name: page(name).query({}) for name in PAGES[kind]}
+    found["ai_cpu"] = {name: page(name).query({}) for name in OTHER_PAGES.get(kind, ())}
+    if kind != "cpu":
+        timeline = page("timeline")
+        found["timeline"] = timeline.get_display_timeline(kind, "0")
+        found["timeline_summary"] = timeline.get_timeline_summary(kind)
+    if os.path.exists(os.path.join(directory, f"minddata_pipeline_raw_{device}.csv")):
+        marked = page("minddata_pipeline").query({"filter_condition": {"threshold": [0.8, 0.2]}})
+        found["marked"] = [row[0] for row in marked["object"]]
     if os.path.exists(os.path.join(directory, f"step_trace_raw_{device}_detail_time.csv")):
         steps = page("step_trace")
         found["step"] = steps.query({"filter_condition": {"mode": "step", "step_id": 0}})

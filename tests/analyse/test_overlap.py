@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from instrument.analyse import overlap
+from instrument.analyse import overlap as overlaps
 from instrument.analyse.sums import counted
 from instrument.analyse.table import Table
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, GPU, MISSING, OVERLAP, Capture
-from tests.analyse.build import capture, column, executions, operator, reduces, steps
+from tests.analyse.build import capture, column, executions, marked, operator, reduces, steps
 
 
 def of(given: Capture) -> Table:
-    return overlap.per_step(given, counted(given))
+    return overlaps.per_step(given, counted(given))
 
 
 def times(table: Table) -> list[list[int | None]]:
@@ -51,15 +53,30 @@ def test_a_collective_among_the_kernels_does_not_compute() -> None:
     ]
 
 
+def overlap(*rows: tuple[int, ...]) -> Any:
+    """(step, computing, communication, overlapped, alone, free) each."""
+    return np.array([(*row, MISSING, MISSING, MISSING) for row in rows], OVERLAP)
+
+
 def test_what_the_source_says_is_taken() -> None:
-    """With its own columns where it has any; overlapped is the difference of two."""
-    rows = np.array(
-        [(3, 700, 400, 100, 50, MISSING, MISSING, MISSING), (4, 1, MISSING, 2, 3, MISSING, MISSING, MISSING)], OVERLAP
-    )
+    """With its own columns where it has any, also where they contradict each other."""
+    rows = overlap((3, 700, 400, 300, 100, 50), (4, 1, MISSING, MISSING, 2, 3), (5, 10, 15, 5, 80, 0))
     table = of(capture(overlap=rows))
-    assert times(table) == [[700, 400, 300, 100, 50], [1, None, None, 2, 3]]
+    assert times(table) == [[700, 400, 300, 100, 50], [1, None, None, 2, 3], [10, 15, 5, 80, 0]]
     assert "stage_ns" not in table.columns
     assert table.notes == ("As the source of the trace sums it up.",)
+
+
+def test_what_the_source_does_not_say_is_derived() -> None:
+    """Overlapped is the difference of two, where that is no contradiction."""
+    rows = overlap((3, 700, 400, MISSING, 100, 50), (4, 1, 15, MISSING, 80, 3))
+    assert [row[2] for row in times(of(capture(overlap=rows)))] == [300, None]
+
+
+def test_steps_that_the_source_does_not_sum_up_are_told() -> None:
+    """A sum over one step does not stand for the others."""
+    given = capture(overlap=overlap((3, 700, 400, 300, 100, 50)), steps=marked((3, 100, 200), (4, 200, 300)))
+    assert of(given).notes[1] == "1 of 2 steps have no row: the source sums up only the others."
 
 
 def test_without_communication_it_is_not_available() -> None:

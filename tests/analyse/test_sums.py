@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from instrument.analyse import operators
+from instrument.analyse import idle, operators
 from instrument.analyse.sums import counted, grouped
-from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture
-from tests.analyse.build import T0, capture, executions, operator
+from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, LOST, MISSING, Capture
+from tests.analyse.build import T0, capture, column, executions, operator
 
 GOOD = [(T0 + 100 * place, 50, 0, 7) for place in range(100)]
 
@@ -39,19 +39,70 @@ def test_bad_executions_are_counted_by_kind() -> None:
     ]
 
 
-def test_one_impossible_duration_does_not_change_the_ranking() -> None:
-    """On a stream that does one after the other, an execution ends where the next begins."""
+def test_an_execution_counts_from_its_start_to_its_end() -> None:
+    """Also where others begin before it ends: kernels of one task run inside each other on one stream."""
+    rows = executions((T0, 100, 0, 7), (T0 + 10, 20, 1, 7), (T0 + 110, 20, 0, 7))
+    rows["task"] = 4
+    given = capture((operator("Default/a/Mul-op0"), operator("Default/a/Add-op1")), rows)
+    found = counted(given)
+    assert found.executions["duration_ns"].tolist() == [100, 20, 20]
+    assert (found.clipped, found.overlapping, found.problems()) == (0, 0, [])
+    assert operators.by_name(given, found)["max_ns"].tolist() == [100, 20]
+    assert column(idle.by_stream(given, found)["busy_ns"]) == [120]
+
+
+def test_tasks_that_overlap_on_a_stream_are_told() -> None:
+    """They count in full; the sums then exceed the time in which the stream was busy."""
     rows = [(T0 + 12_000 * place, 10_000, place % 2, 7) for place in range(1_000)]
-    rows[500] = (rows[500][0], 3_400_000_000, 0, 7)
+    rows[500] = (rows[500][0], 3_400_000, 0, 7)
     found = counted(of(*rows))
-    assert (found.clipped, found.clipped_ns) == (1, 3_400_000_000 - 12_000)
-    table = operators.by_name(of(*rows), found)
-    assert table["total_ns"].tolist() == [500 * 10_000 + 2_000, 500 * 10_000]
-    assert table["max_ns"].tolist() == [12_000, 10_000]
-    assert len(of(*rows).executions) == 1_000  # the timeline has it as it is
-    assert [one.what for one in found.problems()] == [
-        "executions that reach past the next one or the window's end, cut by 3399988000 ns together"
+    assert (found.clipped, int(found.executions["duration_ns"].max())) == (0, 3_400_000)
+    assert [(one.what, one.amount) for one in found.problems()] == [
+        ("executions that reach past the start of another task on their stream, counted in full", 1)
     ]
+
+
+def lost(*ranges: tuple[int, int]) -> object:
+    return np.array(list(ranges), LOST)
+
+
+def test_where_records_were_lost_an_execution_ends_at_the_next_one() -> None:
+    """Its end may be that of a later run of its task; one before that place, and one of another stream, stay."""
+    rows = ((T0, 50, 0, 7), (T0 + 10, 10, 1, 7), (T0 + 60, 900, 0, 7), (T0 + 60, 900, 0, 8), (T0 + 300, 40, 1, 7))
+    found = counted(of(*rows, lost=lost((T0 + 100, T0 + 200))))
+    assert found.executions["duration_ns"].tolist() == [50, 10, 240, 900, 40]
+    assert (found.clipped, found.clipped_ns, found.uncertain) == (1, 660, 2)
+    cut, uncertain = found.problems()[:2]
+    assert cut.what.startswith("executions that reach over the end of the window or a place where records were lost")
+    assert (cut.amount, uncertain.amount) == (1, 2)
+
+
+def test_cuts_are_those_of_a_plain_search(rng: np.random.Generator) -> None:
+    """Random executions and lost records, nested and beside each other, against loops."""
+    for _ in range(50):
+        count = int(rng.integers(1, 40))
+        starts = np.sort(rng.integers(0, 300, count)) + T0
+        rows = [(int(start), int(rng.integers(0, 80)), 0, int(rng.integers(0, 3))) for start in starts]
+        edges = (np.sort(rng.choice(300, 6, replace=False)) + T0).reshape(-1, 2).tolist()
+        found = counted(of(*rows, lost=lost(*map(tuple, edges))))
+        expected, uncertain, overlapping = [], 0, 0
+        for start, duration, _, stream in rows:
+            ends = [end for begin, end in edges if start <= begin and end <= start + duration]
+            uncertain += bool(ends)
+            others = [other for other, _, _, at in rows if at == stream and ends and other >= ends[0]]
+            expected.append(min([duration, *(other - start for other in others)]))
+        assert found.executions["duration_ns"].tolist() == expected
+        assert found.uncertain == uncertain
+        for stream in range(3):
+            reach, holder, holders = 0, -1, set()
+            for place, (start, _, _, at) in enumerate(rows):
+                if at != stream:
+                    continue
+                holders |= {holder} if start < reach else set()
+                if start + expected[place] > reach:
+                    reach, holder = start + expected[place], place
+            overlapping += len(holders)
+        assert found.overlapping == overlapping
 
 
 @pytest.mark.parametrize("side", [CPU, AI_CPU, COMMUNICATION])
@@ -64,13 +115,6 @@ def test_sides_that_do_several_things_at_once_are_not_cut(side: str) -> None:
 def test_streams_do_not_cut_each_other(rows: tuple[tuple[int, ...], ...]) -> None:
     """Nor is anything known where the trace does not tell the stream."""
     assert total(of(*rows)) == 120
-
-
-def test_equal_starts_are_cut_at_the_next_later_one() -> None:
-    """Two that begin at once have the same room."""
-    found = counted(of((T0, 30, 0, 7), (T0, 80, 1, 7), (T0 + 50, 5, 0, 7)))
-    assert sorted(found.executions["duration_ns"].tolist()) == [5, 30, 50]
-    assert (found.clipped, found.clipped_ns) == (1, 30)
 
 
 def test_the_window_is_a_limit() -> None:

@@ -9,6 +9,9 @@ import json
 import numpy as np
 import pytest
 
+from instrument.analyse import layout
+from instrument.analyse.layout import Screen
+from instrument.analyse.operators import KeyAverages
 from instrument.analyse.table import Table
 
 
@@ -187,3 +190,26 @@ def test_pandas_gets_all_columns() -> None:
     assert list(frame.columns) == ["name", "total_ns", "share_percent"]
     assert frame["total_ns"].dtype == pandas.Int64Dtype()
     assert frame["total_ns"].sum() == 2_501_500
+
+
+def test_a_table_is_iterated_by_rows() -> None:
+    """As dictionaries, as many as `len` says; `in` asks for a column."""
+    table = Table("t", {"name": ["a", "b"], "total_ns": [5, None]})
+    assert list(table) == [{"name": "a", "total_ns": 5}, {"name": "b", "total_ns": None}] == table.records()
+    assert [row["name"] for row in table if row["total_ns"]] == ["a"]
+    assert len(list(table)) == len(table) == 2
+    assert "total_ns" in table
+    assert "a" not in table
+    assert list(KeyAverages(table)) == list(table)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 240])
+def test_a_table_fits_a_screen(width: int) -> None:
+    """Units, notes and the sentence on further rows too; its first column stays."""
+    columns = {f"{name}_ns": [123_456_789, 5] * 60 for name in ("total", "mean", "min", "max", "median", "a_long_name")}
+    names = ["Default/network/" * 9 + "conv", "中文/" * 40] * 60
+    table = Table("t", {"full_name": names, **columns}, "A caption", ["A note on what is not in the table. " * 9])
+    lines = table.text(10, None, Screen(width)).splitlines()
+    assert max(map(layout.columns, lines)) <= width
+    assert lines[1].split()[0] == "full_name" or lines[2].split()[0] == "full_name"
+    assert "... and 110 more rows" in lines

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import mindspore as ms
+import numpy as np
 import pytest
 
 from instrument import SummaryCollector, framework
@@ -47,6 +51,29 @@ def test_a_missing_name_stops_no_training(tmp_path: Path, caplog: pytest.LogCapt
     Loop(SummaryCollector(tmp_path, num_process=0), at_step=lambda step, _: reached.append(step)).train([1, 2])
     assert reached == [1, 2]
     assert [r.getMessage() for r in caplog.records if "SUMMARY_TENSOR_CACHE" in r.getMessage()] != []
+
+
+_FIRST_OPERATION = """
+import mindspore as ms, numpy as np
+from instrument import SummaryRecord
+ms.set_context(mode=ms.PYNATIVE_MODE)
+print(ms.Tensor(np.arange(6, dtype=np.float32)).reshape((3, 2)).asnumpy().tolist())
+"""
+
+
+def test_the_first_operation_in_pynative_mode_works() -> None:
+    """With NumPy 2, where MindSpore's own fails, one warning tells of it, in place of NumPy's traceback."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _FIRST_OPERATION],
+        env={**os.environ, "GLOG_v": "3"}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "[[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]\n"), ran.stderr
+    warnings = [line for line in ran.stderr.splitlines() if "was built for NumPy 1" in line]
+    assert len(warnings) == (np.lib.NumpyVersion(np.__version__) >= "2.0.0")
+    assert "compiled using NumPy 1.x" not in ran.stderr
+    for warning in warnings:
+        assert np.__version__ in warning
+        assert "pip install 'numpy<2'" in warning
 
 
 def test_the_device_number_is_that_of_the_context() -> None:

@@ -226,17 +226,92 @@ def test_losses_that_are_not_finite_stay(tmp_path: Path) -> None:
     assert same(found, read(tmp_path).landscapes[0])
 
 
-def test_a_frozen_layer_is_not_moved(tmp_path: Path) -> None:
-    """Its direction is zero in every kind of plane of the path, and it is named."""
+def with_frozen(*names: str) -> Any:
+    """Return a path on which these tensors are equal in all checkpoints."""
     path: Any = build.small_checkpoints()
-    for number in path:
-        path[number]["fc1.weight"] = path[1]["fc1.weight"]
-    for axes in ("mindspore", "anchored", "centred"):
-        found = draw(tmp_path, path, axes=axes)
-        assert found.metadata["frozen"] == ["fc1.weight"]
-        assert np.isfinite(found.z).all()
-    # What never moved keeps the plane's distance: all of the path still lies in a plane of two directions at most.
+    return {number: tensors | {name: path[1][name] for name in names} for number, tensors in path.items()}
+
+
+@pytest.mark.parametrize("axes", ["anchored", "centred"])
+def test_a_frozen_layer_is_not_moved(tmp_path: Path, axes: str) -> None:
+    """Its direction is zero in our own planes of the path, and it is named."""
+    path = with_frozen("fc1.weight")
+    found = draw(tmp_path, path, axes=axes)
+    assert found.metadata["frozen"] == ["fc1.weight"]
+    assert np.isfinite(found.z).all()
+    # All of the path still lies in a plane of two directions at most: its weights are a polynomial of degree 2.
     assert found.unexplained.max() < 1e-3
+
+
+def mindspores_plane(path: Any) -> tuple[Any, Any, Any]:
+    """Compute MindSpore's plane in float64: two directions by tensor, coordinates (n, 2) and the last checkpoint.
+
+    Differences to the last checkpoint, each less its own mean; the two leading singular vectors, the largest entry
+    positive; each tensor rescaled to its norm in the last checkpoint; coordinates by least squares.
+    """
+    names, last = list(path[1]), path[max(path)]
+    flat = np.array([np.concatenate([path[n][name].ravel() for name in names]) for n in sorted(path)], np.float64)
+    rows = flat[:-1] - flat[-1]
+    vectors = np.linalg.svd(rows - rows.mean(axis=1, keepdims=True), full_matrices=False)[2][:2]
+    vectors *= np.sign(vectors[np.arange(2), np.abs(vectors).argmax(axis=1)])[:, None]
+    ends = np.cumsum([last[name].size for name in names])
+    parts = np.split(vectors, ends[:-1], axis=1)
+    scaled = [
+        part * (np.linalg.norm(last[name]) / np.linalg.norm(part, axis=1, keepdims=True))
+        for name, part in zip(names, parts, strict=True)
+    ]
+    coordinates = np.linalg.lstsq(np.concatenate(scaled, axis=1).T, (flat - flat[-1]).T, rcond=None)[0].T
+    shaped = [{n: p[i].reshape(last[n].shape) for n, p in zip(names, scaled, strict=True)} for i in (0, 1)]
+    return shaped, coordinates, last
+
+
+@pytest.mark.parametrize("frozen", [(), ("fc1.bias",), ("fc1.weight",), ("fc1.weight", "fc2.bias")])
+def test_mindspores_plane_moves_what_mindspore_moves(tmp_path: Path, frozen: tuple[str, ...]) -> None:
+    """Grid, path and losses are those of MindSpore's rule, also where tensors never changed: these are moved along."""
+    path = with_frozen(*frozen)
+    (first, second), coordinates, last = mindspores_plane(path)
+    found = draw(tmp_path, path, axes="mindspore")
+    assert found.metadata["frozen"] == list(frozen)
+    width = np.ptp(coordinates, axis=0)
+    np.testing.assert_allclose(found.path / width, coordinates / width, rtol=0, atol=1e-6)
+    for axis, values, w in ((found.x, coordinates[:, 0], width[0]), (found.y, coordinates[:, 1], width[1])):
+        want = np.linspace(values.min() - 0.2 * w, values.max() + 0.2 * w, 5)
+        np.testing.assert_allclose(axis / w, want / w, rtol=0, atol=1e-6)
+
+    def at(x: float, y: float) -> float:
+        return build.small_loss({name: last[name] + x * first[name] + y * second[name] for name in last})
+
+    np.testing.assert_allclose(found.z, [[at(x, y) for x in found.x] for y in found.y], 1e-4)  # MindSpore's tanh
+    np.testing.assert_allclose(found.path_loss, [at(x, y) for x, y in coordinates], 1e-4)
+
+
+@pytest.mark.parametrize("normalize", [None, "layer"])
+def test_given_directions_are_never_altered(tmp_path: Path, normalize: str | None) -> None:
+    """Not by what training left as it was, whether there is one checkpoint or a path of them."""
+    path = with_frozen("fc1.weight", "fc2.bias")
+    axes = [
+        {name: np.random.default_rng(seed).standard_normal(values.shape) for name, values in path[5].items()}
+        for seed in (1, 2)
+    ]
+    of_a_path = draw(tmp_path / "a", path, axes=axes, normalize=normalize, extent=0.5)
+    of_one = draw(tmp_path / "b", {5: path[5]}, axes=axes, normalize=normalize, extent=0.5)
+    np.testing.assert_array_equal(of_a_path.z, of_one.z)
+    assert of_a_path.metadata["frozen"] == ["fc1.weight", "fc2.bias"]
+    assert of_a_path.metadata["unmoved"] == []
+
+
+def test_checkpoints_may_be_of_epochs(tmp_path: Path) -> None:
+    """The unit of given checkpoints is the user's to name; that of a collector's is known."""
+    assert draw(tmp_path, unit="epoch").metadata["unit"] == "epoch"
+    assert draw(tmp_path).metadata["unit"] == "step"
+    line = SummaryLandscape(tmp_path).compute_line(
+        build.small_callback, checkpoints=build.small_checkpoints(), unit="epoch", size=3
+    )
+    assert line.metadata["unit"] == "epoch"
+    with pytest.raises(ValueError, match="unit is 'day'; expected one of"):
+        draw(tmp_path, unit="day")
+    with pytest.raises(ValueError, match="unit is for checkpoints="):
+        SummaryLandscape(collected(tmp_path / "run")).compute(build.small_callback, unit="epoch")
 
 
 def test_zero_filters_biases_and_normalisation_are_not_moved(tmp_path: Path) -> None:
@@ -322,6 +397,13 @@ def test_wrong_wishes_are_refused_before_anything_is_done(tmp_path: Path) -> Non
     with pytest.raises(TypeError, match="summary_dir is a int"):
         SummaryLandscape(3)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_is_a_path() -> None:
+    """An empty one would be the working directory."""
+    for wrong, error in (("", ValueError), ("a\0b", ValueError), (3, TypeError)):
+        with pytest.raises(error, match="summary_dir is"):
+            SummaryLandscape(wrong)  # type: ignore[arg-type]
 
 
 def test_metrics_are_checked_before_the_first_point(tmp_path: Path) -> None:
@@ -411,6 +493,17 @@ def test_intervals_with_the_same_ends_have_tags_of_their_own(tmp_path: Path) -> 
     assert [one.numbers.tolist() for one in read(tmp_path).landscapes] == [[1, 2, 3, 4], [1, 3, 4]]
 
 
+def test_the_result_is_drawn_around_the_last_checkpoint(tmp_path: Path) -> None:
+    """Also where the interval is not in order: both landscapes have the same origin."""
+    collected(tmp_path)
+    metadata = tmp_path / "ckpt_dir" / "train_metadata.json"
+    metadata.write_text(metadata.read_text().replace("[1, 2, 3, 4]", "[2, 4, 3, 1]"))
+    made = SummaryLandscape(tmp_path).gen_landscapes_with_multi_process(build.small_callback)
+    assert [one.tag for one in made] == ["landscape_[1, 4]", "landscape_[4]"]
+    assert [one.metadata["number"] for one in made] == [4, 4]
+    assert made[0].convergence[2] == made[1].convergence[2]
+
+
 def test_an_interval_that_cannot_be_drawn_leaves_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is named, with the reason; where none can be drawn, that is an error."""
     landscape = SummaryLandscape(collected(tmp_path))
@@ -442,6 +535,8 @@ def test_wrong_arguments_of_mindspores_call_are_refused(tmp_path: Path) -> None:
     for numbers in ([-1], [8], [0, 0]):
         with pytest.raises(ValueError, match="device_ids is"):
             landscape.gen_landscapes_with_multi_process(build.small_callback, device_ids=numbers)
+    with pytest.raises(ValueError, match="device_target is 'cpu'; expected one of"):
+        landscape.gen_landscapes_with_multi_process(build.small_callback, device_target="cpu")
     assert not list(tmp_path.glob("events*"))
 
 

@@ -68,16 +68,18 @@ def test_device_ids_are_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "current", "ids", "devices"),
+    ("target", "current", "ids", "wanted", "devices"),
     [
-        ("CPU", 0, None, []), ("CPU", 0, [3], []), ("CPU", 0, [0, 1], [("CPU", 0), ("CPU", 1)]),
-        ("Ascend", 3, [3], []), ("Ascend", 0, [3], [("Ascend", 3)]), ("GPU", 0, [2, 0], [("GPU", 2), ("GPU", 0)]),
+        ("CPU", 0, None, None, []), ("CPU", 0, [3], None, []), ("CPU", 0, [0, 1], None, [("CPU", 0), ("CPU", 1)]),
+        ("Ascend", 3, [3], None, []), ("Ascend", 0, [3], None, [("Ascend", 3)]),
+        ("GPU", 0, [2, 0], None, [("GPU", 2), ("GPU", 0)]), ("CPU", 0, [0], "CPU", []),
+        ("Ascend", 1, None, "CPU", [("CPU", 0)]), ("CPU", 0, [0], "GPU", [("GPU", 0)]),
     ],
 )  # fmt: skip
 def test_each_process_has_its_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, current: int, ids: Any, devices: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, current: int, ids: Any, wanted: Any, devices: Any
 ) -> None:
-    """That of the context's target; where this process is on the one that is meant, there is no other process."""
+    """That of the target asked for, else the context's; no process is started if this one is on the right device."""
     from tests.landscape.test_weights import collected
 
     asked: list[Any] = []
@@ -94,7 +96,9 @@ def test_each_process_has_its_device(
     monkeypatch.setattr(landscape, "Processes", processes)
     monkeypatch.setattr(landscape, "generate", lambda *_: [])
     try:
-        SummaryLandscape(collected(tmp_path)).gen_landscapes_with_multi_process(build.small_callback, device_ids=ids)
+        SummaryLandscape(collected(tmp_path)).gen_landscapes_with_multi_process(
+            build.small_callback, device_ids=ids, device_target=wanted
+        )
     except Asked:
         pass
     assert asked == devices

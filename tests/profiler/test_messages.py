@@ -76,26 +76,6 @@ def test_an_event_file_that_was_changed(tmp_path: Path) -> None:
     assert handed_over(tmp_path / "raw", sink).startswith(f"{sink.path} does not hold what was written to it: ")
 
 
-def test_a_window_that_is_lost_with_an_exception(
-    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What was raised inside of the block is what the caller sees; the other error is logged."""
-
-    def fail(*_: Any) -> None:
-        raise OSError("no room")
-
-    def train() -> None:
-        with Profiler(tmp_path):
-            monkeypatch.setattr(recorder.Recorder, "ask", fail)
-            raise ValueError("mine")
-
-    with pytest.raises(ValueError, match="mine"):
-        train()
-    (said,) = [one for one in caplog.records if one.getMessage() == "Profiler: the window is lost."]
-    assert said.exc_info is not None
-    assert "no room" in str(said.exc_info[1])
-
-
 def test_a_window_that_is_lost_at_the_end(
     device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from instrument import framework, marks
+from instrument import StopAtEpoch, StopAtStep, framework, marks
 from instrument.profiler import backends, handover, recorder
 from instrument.profiler.profiler import Profiler
 from instrument.profiler.recorder import Recorder
+from tests.collect.fake import Loop
 from tests.profiler.fake import FakeBackend, windows
 
 
@@ -169,11 +172,141 @@ def test_a_full_disk_keeps_what_the_device_said(
     profiler.recorder._sink.close()
 
 
-def test_a_directory_that_cannot_be_made(device: FakeBackend, tmp_path: Path, said: Any) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: Profiler(path, start_profile=False), lambda path: StopAtStep(1, 2, path),
+        lambda path: StopAtEpoch(1, 2, path),
+    ],
+)  # fmt: skip
+def test_a_directory_that_cannot_be_written_is_refused(device: FakeBackend, tmp_path: Path, make: Any) -> None:
+    """At construction, with the path; nothing is left where it was tried."""
     (tmp_path / "file").write_text("")
-    profiler = Profiler(tmp_path / "file" / "run")
-    assert not profiler.recorder.is_recording
-    assert len(said("cannot be opened: NotADirectoryError")) == 1
+    for path, error in (
+        (tmp_path / "file" / "run", NotADirectoryError), (tmp_path / "file", NotADirectoryError),
+        (Path("/proc/nope"), OSError), ("", ValueError), ("a\0b", ValueError), (3, TypeError),
+    ):  # fmt: skip
+        with pytest.raises(error, match="output_path"):
+            make(path)
+    make(tmp_path / "deep" / "er")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_device_that_fails_at_start_is_reported(device: FakeBackend, tmp_path: Path, said: Any) -> None:
+    """`stop` and `analyse` name the reason and raise nothing; when the device works again a window is recorded."""
+    device.fail_start = RuntimeError("device lost")
+    profiler = Profiler(tmp_path)
+    profiler.step()
+    profiler.stop()
+    reason = "the window (until stop()) cannot be opened: RuntimeError: device lost"
+    assert said(reason) == [f"Profiler: {reason}", f"Profiler: stop() was called, but nothing was recorded: {reason}"]
+    assert "device lost" in str(profiler.analyse())
+    device.fail_start = None
+    profiler.start()
+    profiler.stop()
+    assert len(windows(tmp_path)) == 1
+
+
+class Odd(Exception):
+    """No kind of error that anybody expects."""
+
+
+_PLACES = ("hand_over", "open_sink", "Window.close", "Window.remove", "Recorder._report", "Window.dropped")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), Odd("odd"), KeyError("x"), OSError(5, "I/O error")], ids=repr)
+@pytest.mark.parametrize("place", _PLACES)
+def test_no_error_of_the_profiler_ends_a_training(
+    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, place: str, error: Exception
+) -> None:
+    """Wherever it happens and whatever it is: it is logged, the training ends well, a later window is recorded."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    name, _, method = place.partition(".")
+    with monkeypatch.context() as patch:
+        if method:
+            failing = property(fail, fail) if method == "dropped" else fail
+            patch.setattr(getattr(recorder, name), method, failing, raising=False)
+        else:
+            patch.setattr(recorder, name, fail)
+        Loop(StopAtStep(2, 4, tmp_path)).train(range(1, 7))
+    if place != "Recorder._report":  # which has nothing to do where the window came
+        assert said() != []
+    Loop(StopAtStep(2, 4, tmp_path / "later")).train(range(1, 7))
+    assert windows(tmp_path / "later")[0].steps == [2, 3, 4]
+
+
+@pytest.mark.parametrize("place", ["hand_over", "open_sink"])
+def test_the_users_error_comes_through(
+    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Out of a `with` block in which the profiler fails as well."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(recorder, place, fail)
+
+    def train() -> None:
+        with Profiler(tmp_path):
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        train()
+
+
+def test_an_operator_that_failed_before_the_window(
+    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is raised where the window would open, as it would be without a profiler."""
+    profiler = Profiler(tmp_path, start_profile=False)
+
+    def fail() -> None:
+        raise ValueError("operator")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(framework, "wait_for_operators", fail)
+        with pytest.raises(ValueError, match="operator"):
+            profiler.start()
+    profiler.start()
+    profiler.stop()
+    assert len(windows(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("has_handler", [False, True])
+def test_a_profiler_that_was_lost_makes_way(device: FakeBackend, tmp_path: Path, said: Any, has_handler: bool) -> None:
+    """Its window is closed and kept when the next one opens, and a warning names it."""
+
+    def cell() -> None:
+        profiler = Profiler(tmp_path / "lost", on_trace_ready=(lambda _: None) if has_handler else None)
+        profiler.step()
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        cell()
+    profiler = Profiler(tmp_path / "next")
+    profiler.stop()
+    (lost,), (found,) = windows(tmp_path / "lost"), windows(tmp_path / "next")
+    assert lost.about["reason"] == "another profiler started"
+    assert found.about["complete"] is True
+    assert len(said("was not stopped; its window is closed and kept")) == 1
+
+
+def test_in_a_notebook_the_next_profiler_takes_over(
+    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the traceback of an interrupted cell keeps the first one; in a script that is still held, it stays."""
+    first = Profiler(tmp_path / "first")
+    with pytest.raises(RuntimeError, match="Another profiler records into"):
+        Profiler(tmp_path / "second")
+    assert first.recorder.is_recording
+    monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
+    second = Profiler(tmp_path / "second")
+    assert (first.recorder.is_recording, second.recorder.is_recording) == (False, True)
+    second.stop()
+    assert [len(windows(tmp_path / name)) for name in ("first", "second")] == [1, 1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -76,3 +76,14 @@ def test_svg_of_many_points_is_small_and_keeps_extremes() -> None:
     heights = [float(y) for y in re.findall(r"\d,([\d.]+)", drawn)]
     assert (min(heights), max(heights), drawn.count("#c00")) == (3.0, 25.0, 1)
     assert len(drawn) < 10_000
+
+
+def test_curves_on_one_scale() -> None:
+    """Beside each other the same height means the same value; gaps stay, and a curve without a number adds nothing."""
+    high, low = curve.reduced(np.array([4.0, 3.0, 2.0])), curve.reduced(np.array([0.0, math.nan, 1.0]))
+    nothing = curve.reduced(np.array([math.nan]))
+    scale = curve.common_scale([high, low, nothing])
+    assert scale == (0.0, 4.0)
+    assert [one.text(scale=scale) for one in (high, low, nothing)] == ["█▇▅", "▁!▃", "!"]
+    assert [one.text() for one in (high, low, nothing)] == ["█▅▁", "▁!█", "!"]
+    assert curve.common_scale([nothing]) is None

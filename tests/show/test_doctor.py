@@ -75,6 +75,27 @@ def test_all_works_on_a_machine_that_runs_these_tests(whole: tuple[Any, Path]) -
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("versions", "status"),
+    [
+        ({"mindspore": "2.10.0", "numpy": "2.4.6"}, NOTE), ({"mindspore": "2.10.0", "numpy": "1.26.4"}, None),
+        ({"mindspore": None, "numpy": "2.4.6"}, None),
+    ],
+)  # fmt: skip
+def test_numpy_2_beside_mindspore_is_noted(
+    versions: dict[str, str | None], status: str | None, no_training: None, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """With the cure; a reader without MindSpore may have any NumPy."""
+    installed = health._version
+    monkeypatch.setattr(health, "_version", lambda name: versions[name] if name in versions else installed(name))
+    code, report = told(capsys)
+    findings = [one for one in report["findings"] if one["name"] == "numpy"]
+    assert code == 0
+    assert [one["status"] for one in findings] == ([status] if status else [])
+    assert all("pip install 'numpy<2'" in one["advice"] for one in findings)
+
+
 def test_no_names_are_told(whole: tuple[Any, Path]) -> None:
     """Neither the user's, nor the host's, nor those of directories."""
     ran, place = whole
@@ -196,7 +217,15 @@ def test_the_text_has_everything_and_its_advice(
         "2 checks, 1 failed",
     ]
     assert main(["doctor", "--csv"]) == 1
-    assert capsys.readouterr().out.splitlines()[2] == "two,fails,0.0,bad,Mend it."
+    assert capsys.readouterr().out.splitlines() == [
+        "table,is_well,name,value,status,detail,advice,seconds",
+        "report,false,,,,,,",
+        "system,,python,CPython 3,,,,",
+        "versions,,instrument,0,,,,",
+        "versions,,psutil,,,,,",
+        "findings,,one,,works,well,,1.234",
+        "findings,,two,,fails,bad,Mend it.,0.0",
+    ]
 
 
 def test_a_check_is_timed_and_its_error_told() -> None:

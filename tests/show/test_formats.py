@@ -20,6 +20,7 @@ from instrument.show.cli import main
 from instrument.show.formats import export
 from instrument.show.formats.pictures import _png
 from instrument.show.formats.text import _pieces
+from instrument.show.tags import TagFilter
 from instrument.values import Event, Image, Item
 from tests.read.build import framed, item, steps, write
 from tests.show.runs import EVIL, START, every_kind
@@ -40,7 +41,7 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_csv_has_every_point_in_full(run: Run, tmp_path: Path) -> None:
     """All digits, NaN and the infinities in words, nothing for what is missing; a file for each kind."""
     written, left_out = export(run, "csv", tmp_path / "out")
-    assert [(one.path, one.kind, one.points) for one in written] == [
+    assert [(one.file, one.kind, one.points) for one in written] == [
         (str(tmp_path / "out" / name), name.partition(".")[0], points)
         for name, points in (
             ("scalar.csv", 3), ("image.csv", 2), ("tensor.csv", 2), ("histogram.csv", 1), ("graph.csv", 1),
@@ -73,7 +74,7 @@ loss,0,host,3,1700000060.0,false,0.25
 
 def test_superseded_points_come_when_asked_for(run: Run, tmp_path: Path) -> None:
     """With their mark."""
-    _, left_out = export(run, "csv", tmp_path / "out", glob="loss", superseded=True)
+    _, left_out = export(run, "csv", tmp_path / "out", wanted=TagFilter(["loss"]), superseded=True)
     assert [(row["value"], row["superseded"]) for row in table(tmp_path / "out" / "scalar.csv")] == [
         ("0.1", "false"), ("NaN", "false"), ("-Infinity", "true"), ("0.25", "false"),
     ]  # fmt: skip
@@ -275,11 +276,40 @@ def test_the_report_of_an_export(run: Run, tmp_path: Path, capsys: pytest.Captur
     ]
     assert err == "instrument: not exported: 1 superseded point: --superseded exports them too\n"
     assert main([*words, "--csv"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == ["path,kind,tag,points", f"{out}/scalar.csv,scalar,,3"]
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "table,run,path,file,kind,tag,points,reason",
+        f"written,run,{run.path},{out}/scalar.csv,scalar,,3,",
+    ]
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["written"][0] == {"path": f"{out}/scalar.csv", "kind": "scalar", "tag": "", "points": 3}
-    assert report["left_out"] == ["1 superseded point: --superseded exports them too"]
+    head = {"run": "run", "path": run.path}
+    assert report["written"][0] == {**head, "file": f"{out}/scalar.csv", "kind": "scalar", "tag": "", "points": 3}
+    assert report["left_out"] == [{**head, "reason": "1 superseded point: --superseded exports them too"}]
+
+
+def test_a_tree_is_exported(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each run into a folder of its place below the tree; one that has nothing for the format is told."""
+    root, out = tmp_path / "tree", tmp_path / "out"
+    every_kind(root / "a" / "x")
+    every_kind(root / "y")
+    write(root / "void", [])
+    assert main(["export", str(root), "--to", "csv", "-o", str(out), "--exclude", "*", "--tag", "loss", "--json"]) == 1
+    assert "has no tag that matches 'loss' without '*'" in capsys.readouterr().err
+    assert main(["export", str(root), "--to", "csv", "-o", str(out), "--exclude", "w/*", "--json"]) == 0
+    text, err = capsys.readouterr()
+    report = json.loads(text)
+    assert {row["run"] for row in report["written"]} == {"a/x", "y"}
+    for row in report["written"]:
+        assert Path(row["file"]).is_relative_to(out / row["run"])
+    assert sorted(path.name for path in (out / "a" / "x").iterdir()) == [
+        "graph.csv", "histogram.csv", "image.csv", "lineage.json", "scalar.csv",
+    ]  # fmt: skip
+    assert (
+        "instrument: not exported: void: run 'void' has no tag that matches all without 'w/*'; it has none at all"
+        in err
+    )
+    assert main(["export", str(root), "--to", "csv", "-o", str(out)]) == 1
+    assert "is not empty" in capsys.readouterr().err
 
 
 def test_tags_cannot_leave_the_folder_or_collide(tmp_path: Path) -> None:
@@ -289,8 +319,8 @@ def test_tags_cannot_leave_the_folder_or_collide(tmp_path: Path) -> None:
         write(tmp_path / kind, [Event.of(1, START, [item(kind, tag, 1.0) for tag in tags])])
         written, _ = export(read(tmp_path / kind), "npy", tmp_path / "out" / kind)
         assert sorted(one.tag for one in written) == sorted(tags)
-        assert len({one.path for one in written}) == len(tags)
-        assert all(Path(one.path).resolve().is_relative_to(tmp_path / "out" / kind) for one in written)
+        assert len({one.file for one in written}) == len(tags)
+        assert all(Path(one.file).resolve().is_relative_to(tmp_path / "out" / kind) for one in written)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["image", "out", "scalar", "tensor"]
     assert len(list((tmp_path / "out" / "tensor").rglob("1.npy"))) == len(tags)
 

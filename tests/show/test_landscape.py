@@ -85,10 +85,11 @@ def test_csv(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same as JSON."""
-    report = shown_json(capsys, run)
-    assert (report["name"], report["path"], report["written"]) == ("run", str(run), None)
-    first, random, _ = report["landscapes"]
+    first, random, _ = shown_json(capsys, run)
     assert first == {
+        "run": "run",
+        "path": str(run),
+        "file": None,
         "index": 0,
         "tag": "landscape_[1, 4]",
         "numbers": [1, 2, 4],
@@ -101,7 +102,7 @@ def test_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "convergence": {"x": 0.0, "y": 0.0, "loss": 1.0},
         "holes": {"NaN": 1, "Infinity": 1, "-Infinity": 1},
         "explained": [0.75, 0.125, 0.0625],
-        "path": [
+        "checkpoints": [
             {"number": 1, "x": 1.5, "y": 0.25, "path_loss": 7.0, "true_loss": 7.5, "unexplained": 0.125},
             {"number": 2, "x": 0.5, "y": 0.5, "path_loss": 5.0, "true_loss": 5.25, "unexplained": 0.25},
             {"number": 4, "x": 0.0, "y": 0.0, "path_loss": 1.0, "true_loss": 1.0, "unexplained": 0.0},
@@ -109,14 +110,14 @@ def test_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "metrics": {"accuracy": {"lowest": 0.0, "highest": 0.6875, "holes": {}}},
         "metadata": {"decomposition": "PCA", "unit": "step", "step_per_epoch": 2, "seed": 7},
     }
-    assert (random["numbers"], random["path"], random["explained"]) == ([], [], [])
+    assert (random["numbers"], random["checkpoints"], random["explained"]) == ([], [], [])
 
 
 def test_what_is_not_finite_is_text_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As in the other commands."""
     surface = plane(path_loss=np.array([math.inf, math.nan, 1.0]), z=np.full((3, 4), math.nan))
-    (found,) = shown_json(capsys, write_run(tmp_path, surface))["landscapes"]
-    assert [one["path_loss"] for one in found["path"]] == ["Infinity", "NaN", 1.0]
+    (found,) = shown_json(capsys, write_run(tmp_path, surface))
+    assert [one["path_loss"] for one in found["checkpoints"]] == ["Infinity", "NaN", 1.0]
     assert (found["lowest"], found["highest"]) == (None, None)
 
 
@@ -142,14 +143,14 @@ def test_odd_names_do_not_disturb_a_terminal(tmp_path: Path, capsys: pytest.Capt
 )
 def test_one_is_chosen(run: Path, words: tuple[object, ...], index: int, capsys: pytest.CaptureFixture[str]) -> None:
     """By its place, or by the numbers of its checkpoints."""
-    assert [one["index"] for one in shown_json(capsys, run, *words)["landscapes"]] == [index]
+    assert [one["index"] for one in shown_json(capsys, run, *words)] == [index]
 
 
 @pytest.mark.parametrize("interval", ["1..4", "1-4"])
 def test_one_is_chosen_by_its_ends(tmp_path: Path, interval: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Where only one has them."""
     run = write_run(tmp_path, no_path(), plane())
-    assert [one["index"] for one in shown_json(capsys, run, "--interval", interval)["landscapes"]] == [1]
+    assert [one["index"] for one in shown_json(capsys, run, "--interval", interval)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -182,8 +183,8 @@ def test_the_first_is_drawn_and_others_are_named(run: Path, tmp_path: Path, caps
         "instrument: this is the first of 3 landscapes; --index or --interval chooses another of "
         "0 (landscape_[1, 4]: steps 1 to 4), 1 (landscape_[4]), 2 (line_[1, 4]: steps 1 to 4)\n"
     )
-    report = shown_json(capsys, run, "--index", 1, "-o", tmp_path / "b.csv")
-    assert report["written"] == str(tmp_path / "b.csv")
+    (report,) = shown_json(capsys, run, "--index", 1, "-o", tmp_path / "b.csv")
+    assert report["file"] == str(tmp_path / "b.csv")
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -226,7 +227,8 @@ def test_a_wrong_call_is_2(
     """Before anything is read or written."""
     code, error = refused(capsys, run, *words)
     assert code == 2
-    assert error.startswith(f"instrument landscape: {sentence}")
+    assert error.startswith("usage: instrument landscape ")
+    assert f"\ninstrument landscape: error: {sentence}" in error
     assert [one.name for one in tmp_path.iterdir()] == ["run"]
 
 

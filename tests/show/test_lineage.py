@@ -35,18 +35,18 @@ def test_a_row_a_run(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         printed(capsys, "runs")
         == """\
-RUN       optimizer  learning_rate  batch_size  loss  accuracy  seed
-adam      Adam                 0.5          32  0.25       0.5     1
-momentum  Momentum            0.25          32  0.25      0.75     1
-plain     -                      -           -     -         -     -
+RUN       optimizer  learning_rate  batch_size  loss  accuracy  seed  eval/accuracy/auto  best_step.eval/accuracy/auto
+adam      Adam                 0.5          32  0.25       0.5     1                 0.5                            20
+momentum  Momentum            0.25          32  0.25      0.75     1                0.75                            10
+plain     -                      -           -     -         -     -                   -                             -
 """
     )
     assert (
         printed(capsys, "runs", "--where", "has(optimizer)")
         == """\
-RUN       optimizer  learning_rate  accuracy
-adam      Adam                 0.5       0.5
-momentum  Momentum            0.25      0.75
+RUN       optimizer  learning_rate  accuracy  eval/accuracy/auto  best_step.eval/accuracy/auto
+adam      Adam                 0.5       0.5                 0.5                            20
+momentum  Momentum            0.25      0.75                0.75                            10
 
 THE SAME IN ALL                    VALUE
 train.hyper_parameters.batch_size  32
@@ -78,7 +78,7 @@ def test_one_run_is_a_list(tree: Path, capsys: pytest.CaptureFixture[str]) -> No
         printed(capsys, "runs/adam")
         == """\
 RUN
-.
+adam
 
 OF THIS RUN                           VALUE
 train.hyper_parameters.optimizer      Adam
@@ -87,9 +87,29 @@ train.hyper_parameters.batch_size     32
 train.algorithm.loss                  0.25
 eval.metric.accuracy                  0.5
 custom.seed                           1
+best.eval/accuracy/auto               0.5
+best_step.eval/accuracy/auto          20
 """
     )
-    assert printed(capsys, "runs/plain") == "RUN\n.\n\nNo lineage was recorded.\n"
+    assert printed(capsys, "runs/plain") == "RUN\nplain\n\nNo lineage was recorded.\n"
+
+
+def test_best_values_of_tags(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With their steps, of the tags that are named; a run is found by them as by all else."""
+    assert (
+        printed(capsys, "runs", "--tag", "loss/*", "--columns", "loss/auto,best_step.loss/auto", "--sort", "loss/auto")
+        == """\
+RUN       loss/auto  best_step.loss/auto
+adam              1                    3
+momentum          1                    2
+plain             3                    1
+"""
+    )
+    assert names(capsys, "--tag", "loss/*", "--where", "`best.loss/auto` < 2") == ["adam", "momentum"]
+    assert names(capsys, "--tag", "loss/*", "--max", "loss/*", "--where", "`best.loss/auto` > 3") == [
+        "adam",
+        "momentum",
+    ]
 
 
 def test_sorting(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,13 +128,14 @@ def test_filtering(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("option", ["--where", "--sort", "--columns"])
-def test_an_unknown_name_is_2(tree: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+def test_an_unknown_name_is_1(tree: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
     """And says which comes nearest, and which there are."""
-    assert main(["lineage", "runs", option, "acuracy"]) == 2
-    assert capsys.readouterr() == (
+    assert main(["lineage", "runs", option, "acuracy"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == (
         "",
-        "instrument lineage: no run has 'acuracy' (did you mean 'accuracy'?); there are: custom.seed, "
-        "eval.metric.accuracy, path, run, "
+        "instrument: no run has 'acuracy' (did you mean 'accuracy'?); there are: "
+        "best.eval/accuracy/auto, best_step.eval/accuracy/auto, custom.seed, eval.metric.accuracy, path, run, "
         "train.algorithm.loss, train.hyper_parameters.batch_size, train.hyper_parameters.learning_rate, "
         "train.hyper_parameters.optimizer\n",
     )

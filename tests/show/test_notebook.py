@@ -84,7 +84,7 @@ def test_every_kind_of_series_is_shown(tmp_path: Path) -> None:
             assert shown(run.points(kind, tag))[0] == f"{kind} {tag}"
     assert "<svg" in run.scalars("loss")._repr_html_()
     assert run.images("i")._repr_html_().count("<img src=") == 2
-    assert "dtype float32, shape 2x3, min -Infinity, max 6, nan 1" in shown(run.tensors("w/a"))
+    assert "dtype float32, shape 2x3, min -Infinity, max 6, nan count 1" in shown(run.tensors("w/a"))
     assert "1 superseded" not in shown(run)
 
 

@@ -74,14 +74,14 @@ def test_histograms_that_mindinsight_does_not_show(tmp_path: Path, capsys: pytes
 def test_two_paths_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Would go into one folder; nothing is imported."""
     (said,) = errors(capsys, "import", tmp_path / "a" / "run", tmp_path / "b" / "run", "-o", tmp_path / "out", code=1)
-    assert said == ("instrument: several of the paths end in 'run'; import them one by one, each with its own -o")
+    assert said == ("instrument: several of the paths end in 'run'; take them one by one, each with its own -o")
     assert not (tmp_path / "out").exists()
 
 
 def test_superseded_points_are_those_of_a_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without one that is a wrong call."""
     said = errors(capsys, "show", tmp_path, "--superseded", code=2)
-    assert said == ["instrument show: --superseded is for the points of one tag; give --tag too"]
+    assert said[-1] == "instrument show: error: --superseded is for the points of tags; give --tag too"
 
 
 def test_what_is_not_in_a_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,8 +95,30 @@ def test_the_rotating_surface_has_the_shares(tmp_path: Path) -> None:
     assert data["x"] == [0.0, 0.3333, 0.6667, 1.0]
     assert data["y"] == [0.0, 0.5, 1.0]
     assert data["z"] == [[0.375, 0.125, 0.875, None], [0.25, 0.0, 0.25, None], [0.625, 0.125, None, 1.0]]
-    assert data["path"] == [[0.8333, 0.75, 0.75, 0.8125], [0.5, 1.0, 0.5, 0.5312], [0.3333, 0.5, 0.0, 0.0]]
+    assert data["path"] == [[0.8333, 0.75, 0.75, 0.8125, 1], [0.5, 1.0, 0.5, 0.5312, 2], [0.3333, 0.5, 0.0, 0.0, 4]]
+    assert data["heights"] == [["1", 0.0], ["loss", 0.5], ["9", 1.0]]
+    assert [label[0] for label in data["labels"]] == ["-1", "2", "x", "-0.5", "0.5", "y"]
     assert (data["colours"][0], data["colours"][-1], len(data["colours"])) == ("#440154", "#fde725", 64)
+
+
+def test_the_contour_says_what_it_shows(tmp_path: Path) -> None:
+    """Titles of both axes and of the colours, and the numbers of the checkpoints, where there is room for them."""
+    texts = Page(written(tmp_path, plane(), ".html", "--scale", "log")).texts["text"]
+    for title in ("x (principal axis 1, 75 % of the path)", "y (principal axis 2, 12.5 % of the path)", "loss, log"):
+        assert title in texts
+    assert texts[-3:] == ["4", "1", "2"]
+    count = 200
+    along = np.linspace(0, 0.5, count)
+    crowd = plane(
+        numbers=np.arange(count), path=np.stack([along[::-1], along[::-1] ** 2], 1), path_loss=np.ones(count),
+        true_loss=np.ones(count), unexplained=np.zeros(count),
+    )  # fmt: skip
+    (tmp_path / "out.html").unlink()
+    numbers = [
+        text for text in Page(written(tmp_path, crowd, ".html")).texts["text"] if text.isdigit() and len(text) > 1
+    ]
+    assert "199" in numbers
+    assert len(numbers) < 30
 
 
 def test_the_contour_is_a_picture_with_holes(tmp_path: Path) -> None:
@@ -130,7 +152,10 @@ def test_scale_clip_and_metric(tmp_path: Path) -> None:
     """They change what is drawn, and the page says so."""
     clipped = Page(written(tmp_path, plane(), ".html", "--clip", 5, "--scale", "linear"))
     assert clipped.data["z"][0][:3] == [0.75, 0.25, 1.0]
-    assert "Colours are loss on a linear scale, on which all above 5 looks the same;" in clipped.texts["figcaption"][0]
+    assert (
+        "Colours are loss on a linear scale, on which the 3 of 12 points above 5 look the same;"
+        in clipped.texts["figcaption"][0]
+    )
     assert "≥ 5" in clipped.texts["text"]
     (tmp_path / "out.html").unlink()
     log = Page(written(tmp_path, plane(), ".html", "--scale", "log"))
@@ -139,7 +164,7 @@ def test_scale_clip_and_metric(tmp_path: Path) -> None:
     (tmp_path / "out.html").unlink()
     metric = Page(written(tmp_path, plane(), ".html", "--metric", "accuracy"))
     assert metric.data["z"][1] == [0.3636, 0.4545, 0.5455, 0.6364]
-    assert [place[2:] for place in metric.data["path"]] == [[None, None]] * 3
+    assert [place[2:4] for place in metric.data["path"]] == [[None, None]] * 3
     assert metric.texts["h1"] == ["accuracy of one, landscape_[1, 4]: steps 1 to 4"]
 
 
@@ -195,7 +220,7 @@ def test_what_the_picture_holds(tmp_path: Path) -> None:
     mesh = contour.collections[0]
     assert mesh.get_array().mask.tolist() == [[False] * 3 + [True]] * 2 + [[False, False, True, False]]
     assert contour.lines[1].get_xydata().tolist() == [[1.5, 0.25], [0.5, 0.5], [0.0, 0.0]]
-    assert [text.get_text() for text in contour.texts] == ["1", "2", "4"]
+    assert [text.get_text() for text in contour.texts] == ["4", "1", "2"]
     assert [label.get_text() for label in bar.get_yticklabels()] == ["1", "3", "5", "7", "9"]
     assert surface.name == "3d"
     assert contour.get_xlim() == (-1.5, 2.5)

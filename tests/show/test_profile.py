@@ -74,7 +74,7 @@ def test_the_report(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_window_by_its_number(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the start or from the end."""
     for words, first in ((("--window", "0"), 1), (("--window", "-2"), 1), (("--window=1",), 11), ((), 11)):
-        rows = shown_json(capsys, run, "--steps", *words)["steps"]["rows"]
+        rows = shown_json(capsys, run, "--steps", *words)["tables"]["steps"]["rows"]
         assert [row["step"] for row in rows] == [first, first + 1, first + 2]
 
 
@@ -82,8 +82,9 @@ def test_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The parts on average, and every step."""
     report = shown_json(capsys, run, "--steps")
     assert (report["path"], report["window"], report["device"], report["target"]) == (str(run), 1, 0, "cpu")
-    assert set(report) == {"path", "window", "device", "target", "steps", "step_parts"}
-    for row in report["steps"]["rows"]:
+    assert set(report) == {"run", "path", "window", "device", "target", "tables"}
+    assert set(report["tables"]) == {"steps", "step_parts"}
+    for row in report["tables"]["steps"]["rows"]:
         assert (row["total_ns"], row["iteration_interval_ns"]) == (STEP_NS, INTERVAL_NS)
     text = shown(capsys, run, "--steps")
     assert text.startswith("The parts of 3 steps\n")
@@ -93,8 +94,8 @@ def test_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_operators(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By side, type and name; `--rows` limits the tables and says what is missing."""
     report = shown_json(capsys, run, "--ops")
-    assert [row["full_name"] for row in report["operators"]["rows"]] == list(NAMES)
-    assert {row["count"] for row in report["operators"]["rows"]} == {3}
+    assert [row["full_name"] for row in report["tables"]["operators"]["rows"]] == list(NAMES)
+    assert {row["count"] for row in report["tables"]["operators"]["rows"]} == {3}
     text = shown(capsys, run, "--ops", "--rows", 1)
     assert NAMES[2] not in text
     assert "... and 2 more rows" in text
@@ -116,7 +117,7 @@ def test_advice(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "its steps may be of too few of them."
     )
     assert shown(capsys, run, "--advice") == f"{text}\n"
-    assert shown_json(capsys, run, "--advice")["advice"]["rows"] == [{"topic": "window", "text": text}]
+    assert shown_json(capsys, run, "--advice")["tables"]["advice"]["rows"] == [{"topic": "window", "text": text}]
     assert "No advice" in shown(capsys, run, "--advice", "--window", 0)
 
 
@@ -125,22 +126,51 @@ def test_compare(run: Path, job: Path, capsys: pytest.CaptureFixture[str]) -> No
     out = shown(capsys, job, "--compare", run)
     assert out.startswith(f"base: {run} (cpu 0, 3 steps), new: {job} (cpu 0, 3 steps)\n")
     report = shown_json(capsys, job, "--compare", run)
-    assert [row["difference_ns"] for row in report["compared_operators"]["rows"]] == [0.0, 0.0]
-    single = [(row["where"], row["full_name"]) for row in report["unmatched_operators"]["rows"]]
+    assert [row["difference_ns"] for row in report["tables"]["compared_operators"]["rows"]] == [0.0, 0.0]
+    single = [(row["where"], row["full_name"]) for row in report["tables"]["unmatched_operators"]["rows"]]
     assert sorted(single) == [("base only", NAMES[0]), ("new only", ODD)]
-    assert [row["step"] for row in report["compared_steps"]["rows"]] == [1, 2, 3, 11, 12, 13]
-    rows = list(csv.DictReader(io.StringIO(shown(capsys, job, "--compare", run, "--csv"))))
-    assert [row["full_name"] for row in rows] == [*NAMES[1:]]
+    assert [row["step"] for row in report["tables"]["compared_steps"]["rows"]] == [1, 2, 3, 11, 12, 13]
+    assert (report["path"], report["base"]["path"], report["base"]["window"]) == (str(job), str(run), 1)
+    rows = csv.DictReader(io.StringIO(shown(capsys, job, "--compare", run, "--csv")))
+    assert [row["full_name"] for row in rows if row["table"] == "compared_operators"] == [*NAMES[1:]]
+
+
+def test_a_device_is_that_of_both_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--device` holds for the base, too, which must have it; two different devices are told."""
+    for name in ("base", "two"):
+        for rank in (0, 1):
+            event_file(tmp_path / name, [cpu_window(1, rank=rank)], rank)
+    event_file(tmp_path / "one", [cpu_window(1)])
+    words = ["profile", str(tmp_path / "two"), "--json", "--compare"]
+    for device in (0, 1):
+        assert main([*words, str(tmp_path / "base"), "--device", str(device)]) == 0
+        out, err = capsys.readouterr()
+        report = json.loads(out)
+        assert (report["device"], report["base"]["device"], err) == (device, device, "")
+    assert main([*words, str(tmp_path / "one"), "--device", "1"]) == 1
+    assert f"{tmp_path / 'one'} has no device 1 in this window; it has 0" in capsys.readouterr().err
+    assert main([*words, str(tmp_path / "one"), "--device", "1", "--base-device", "0"]) == 0
+    assert capsys.readouterr().err == (
+        f"instrument: cpu 1 of {tmp_path / 'two'} is compared with cpu 0 of {tmp_path / 'one'}: differences may be "
+        "those of the devices\n"
+    )
+    assert main(["profile", str(tmp_path / "two"), "--base-device", "0"]) == 2
+    assert "--base-device is for --compare" in capsys.readouterr().err
 
 
 def test_csv(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The main table of an option, all its rows, with odd names whole (D-48)."""
+    """All tables of the options, all their rows, with odd names escaped; the first column names the table."""
     out = shown(capsys, job, "--ops", "--csv", "--rows", 1)
-    rows = list(csv.DictReader(io.StringIO(out, newline="")))
-    assert sorted(row["full_name"] for row in rows) == sorted((ODD, *NAMES[1:]))
+    found = list(csv.DictReader(io.StringIO(out, newline="")))
+    assert list(dict.fromkeys(row["table"] for row in found)) == ["sides", "operator_types", "operators"]
+    rows = [row for row in found if row["table"] == "operators"]
+    odd = 'Default/network/a\\x1b[2J,"算子"\\r-op0'
+    assert sorted(row["full_name"] for row in rows) == sorted((odd, *NAMES[1:]))
     assert {row["total_ns"] for row in rows} == {"60000"}
-    steps = list(csv.DictReader(io.StringIO(shown(capsys, job, "--steps", "--csv"))))
-    assert [row["total_ns"] for row in steps] == [str(STEP_NS)] * 3
+    steps = csv.DictReader(io.StringIO(shown(capsys, job, "--steps", "--csv")))
+    assert [row["total_ns"] for row in steps if row["table"] == "steps"] == [str(STEP_NS)] * 3
+    everything = {row["table"] for row in csv.DictReader(io.StringIO(shown(capsys, job, "--csv")))}
+    assert {"steps", "operators", "windows"} <= everything
 
 
 def test_all_as_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +214,7 @@ def test_timeline(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     trace = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == events
     report = shown_json(capsys, run, "--timeline", path)
-    assert report["timeline"] == {"path": str(path), "events": events, "left_out": {}}
+    assert report["timeline"] == {"file": str(path), "events": events, "left_out": {}}
 
 
 def test_names_cannot_disturb_a_terminal(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,15 +232,13 @@ def test_names_cannot_disturb_a_terminal(job: Path, capsys: pytest.CaptureFixtur
 def test_usage_errors(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, and what would be right."""
     for path in ("t.txt", "json", "t.json.zip"):
-        assert refused(capsys, run, "--timeline", path) == (
-            2,
-            f"instrument profile: --timeline is {path}; "
-            "its name says how it is written, and ends in .json or .json.gz\n",
-        )
-    for words in ((run, "--csv"), (run, "--csv", "--ops", "--steps"), (run, "--csv", "--timeline", "x.json")):
-        code, error = refused(capsys, *words)
+        code, error = refused(capsys, run, "--timeline", path)
         assert code == 2
-        assert "--csv prints one table: give one of --steps, --ops, --data, --memory, --advice, --compare" in error
+        assert error.startswith("usage: instrument profile ")
+        assert error.splitlines()[-1] == (
+            f"instrument profile: error: --timeline is {path}; "
+            "its name says how it is written, and ends in .json or .json.gz"
+        )
     for words in (
         (),
         (run, "--rows", -1),
@@ -237,7 +265,7 @@ def test_nothing_to_open(tmp_path: Path, run: Path, capsys: pytest.CaptureFixtur
         assert refused(capsys, run, *words)[0] == 1
     code, error = refused(capsys, run, "--timeline", tmp_path / "absent" / "t.json")
     assert code == 1
-    assert error == f"instrument: [Errno 2] No such file or directory: '{tmp_path / 'absent' / 't.json'}'\n"
+    assert error == f"instrument: {tmp_path / 'absent' / 't.json'}: No such file or directory\n"
 
 
 def test_a_window_that_was_never_closed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,7 +331,7 @@ def test_as_a_command(run: Path) -> None:
     result = call("profile", run, "--advice", PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("The window is incomplete")
-    assert "profile   explain where the time of a training goes" in call("--help").stdout
+    assert "profile    explain where the time of a training goes" in call("--help").stdout
 
 
 def test_help_is_light() -> None:

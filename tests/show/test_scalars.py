@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import math
+import re
 import time
 from pathlib import Path
 
 import pytest
 
 from instrument import read
-from instrument.show import compare
+from instrument.show import directions
 from instrument.show.cli import main
 from instrument.values import Event
 from tests.read.build import steps, write
@@ -40,16 +41,16 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_a_row_with_a_curve_for_each_series(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All runs below the directory, the tags by name; NaN is counted, and told from what is missing."""
+    """All runs below the directory, the tags by name; NaN is counted, with the first step of one."""
     assert (
         printed(capsys, "scalars", "runs")
         == """\
-RUN            TAG                 CURVE  LAST   MIN   MAX  NAN  POINTS  STEPS
-runs/adam      eval/accuracy/auto  ▁█      0.5  0.25   0.5    0       2  10..20
-runs/adam      loss/auto           █▃▁       1     1     4    0       3  1..3
-runs/momentum  eval/accuracy/auto  ▄      0.75  0.75  0.75    0       1  10..10
-runs/momentum  loss/auto           █▁!     NaN     1     4    1       3  1..3
-runs/plain     loss/auto           ▄         3     3     3    0       1  1..1
+RUN       TAG                 CURVE  LAST   MIN   MAX  NOT FINITE     POINTS  STEPS
+adam      eval/accuracy/auto  ▁▅      0.5  0.25   0.5                      2  10..20
+adam      loss/auto           █▃▁       1     1     4                      3  1..3
+momentum  eval/accuracy/auto  █      0.75  0.75  0.75                      1  10..10
+momentum  loss/auto           █▁!     NaN     1     4  1 from step 3       3  1..3
+plain     loss/auto           ▆         3     3     3                      1  1..1
 """
     )
 
@@ -62,7 +63,7 @@ def test_one_run_and_its_last_points(tree: Path, capsys: pytest.CaptureFixture[s
 TAG        CURVE  LAST  MIN  MAX  POINTS  STEPS
 loss/auto  █▃▁       1    1    4       3  1..3
 
-loss/auto of runs/adam: the last 2 of 3 points
+loss/auto of adam: the last 2 of 3 points
 STEP  TIME                      VALUE
    2  2023-11-14 22:13:22+0000      2
    3  2023-11-14 22:13:23+0000      1
@@ -75,18 +76,18 @@ def test_points_as_csv(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         printed(capsys, "scalars", "runs/momentum", "runs/plain", "--tag", "loss*", "--csv")
         == """\
-run,tag,device,host,step,wall_time,value
-runs/momentum,loss/auto,0,host,1,1700000001.0,4.0
-runs/momentum,loss/auto,0,host,2,1700000002.0,1.0
-runs/momentum,loss/auto,0,host,3,1700000003.0,NaN
-runs/plain,loss/auto,0,host,1,1700000001.0,3.0
+run,path,tag,device,host,step,wall_time,value
+momentum,runs/momentum,loss/auto,0,host,1,1700000001.0,4.0
+momentum,runs/momentum,loss/auto,0,host,2,1700000002.0,1.0
+momentum,runs/momentum,loss/auto,0,host,3,1700000003.0,NaN
+plain,runs/plain,loss/auto,0,host,1,1700000001.0,3.0
 """
     )
     assert (
         printed(capsys, "scalars", "runs/adam", "--tag", "loss*", "--csv", "--last", "1")
         == """\
-run,tag,device,host,step,wall_time,value
-runs/adam,loss/auto,0,host,3,1700000003.0,1.0
+run,path,tag,device,host,step,wall_time,value
+adam,runs/adam,loss/auto,0,host,3,1700000003.0,1.0
 """
     )
 
@@ -95,8 +96,10 @@ def test_points_as_json(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The facts of the row, and the points in columns."""
     assert json.loads(printed(capsys, "scalars", "runs/momentum", "--tag", "loss/auto", "--last", "2", "--json")) == [
         {
-            "run": "runs/momentum", "tag": "loss/auto", "device": 0, "host": "host", "points": 3, "first_step": 1,
-            "last_step": 3, "last_wall_time": START + 3, "first": 4.0, "last": "NaN", "min": 1.0, "max": 4.0, "nan": 1,
+            "run": "momentum", "path": "runs/momentum", "tag": "loss/auto", "device": 0, "host": "host", "points": 3,
+            "first_step": 1, "last_step": 3, "last_wall_time": START + 3, "first": 4.0, "last": "NaN", "min": 1.0,
+            "min_step": 2, "max": 4.0, "max_step": 1, "nan_count": 1, "positive_infinity_count": 0,
+            "negative_infinity_count": 0, "first_nonfinite_step": 3, "direction": "min", "best": 1.0, "best_step": 2,
             "values": {"step": [2, 3], "wall_time": [START + 2, START + 3], "value": [1.0, "NaN"]},
         }
     ]  # fmt: skip
@@ -110,8 +113,8 @@ def test_writers_have_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFi
         printed(capsys, "scalars", str(tmp_path))
         == """\
 TAG  WRITER          CURVE  LAST  MIN  MAX  POINTS  STEPS
-x    rank 0 on host  ▄▄        0    0    0       2  0..1
-x    rank 1 on host  ▄▄        1    1    1       2  0..1
+x    rank 0 on host  ▁▁        0    0    0       2  0..1
+x    rank 1 on host  ██        1    1    1       2  0..1
 """
     )
 
@@ -128,7 +131,13 @@ def test_nothing_to_show_is_1_and_says_what_there_is(tree: Path, capsys: pytest.
     assert main(["scalars", "runs/adam", "--tag", "los"]) == 1
     assert capsys.readouterr() == (
         "",
-        "instrument: run 'adam' has no tag that matches 'los'; it has 'eval/accuracy/auto', 'loss/auto'\n",
+        "instrument: run 'adam' has no tag 'los'; the nearest is 'loss/auto'\n",
+    )
+    assert main(["scalars", "runs/adam", "--tag", "x*", "--tag", "y", "--exclude", "z"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "instrument: run 'adam' has no tag that matches 'x*' or 'y' without 'z'; it has 'eval/accuracy/auto', "
+        "'loss/auto'\n",
     )
     assert main(["scalars", "runs/void"]) == 1
     assert capsys.readouterr() == ("", "instrument: runs/void: no scalars\n")
@@ -137,8 +146,14 @@ def test_nothing_to_show_is_1_and_says_what_there_is(tree: Path, capsys: pytest.
 def test_a_wrong_number_is_2(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--last counts from 1; JSON and CSV exclude each other."""
     assert main(["scalars", "runs", "--last", "0"]) == 2
-    assert capsys.readouterr() == ("", "instrument scalars: --last is 0; it is a number of points from 1 on\n")
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[-1]) == (
+        "",
+        "instrument scalars: error: --last is 0; it is a number of points from 1 on",
+    )
+    assert err.startswith("usage: instrument scalars ")
     assert main(["scalars", "runs", "--json", "--csv"]) == 2
+    assert main(["scalars", "runs", "--descending"]) == 2
 
 
 def test_what_is_missing_is_told(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,12 +179,12 @@ def test_every_list_tells_what_a_later_start_replaced(tree: Path, capsys: pytest
     """`ls` in its notes, `compare` on stderr for each run, of the tags that it compares, a run when it is printed."""
     path = training(tree / "twice", [4.0, 2.0, 1.0], [0.5])
     write(path, [Event(2, START + 60, (), {"loss/auto": 3.0})], seconds=int(START) + 50)
-    shown = {row["run"]: row["replaced_points"] for row in json.loads(printed(capsys, "ls", "runs", "--json"))}
+    shown = {row["run"]: row["superseded_points"] for row in json.loads(printed(capsys, "ls", "runs", "--json"))}
     assert shown["twice"] == 2
     assert set(shown.values()) == {0, 2}
     for _ in range(2):  # the second time out of the index
         (line,) = (one for one in printed(capsys, "ls", "runs").splitlines() if one.startswith("twice"))
-        assert line.endswith("  a later start replaced 2 points")
+        assert line.endswith("  2 superseded points")
     assert main(["compare", "runs/twice", "runs/adam"]) == 0
     assert capsys.readouterr().err == (
         "instrument: runs/twice: a later start in this directory replaced 2 points; "
@@ -186,8 +201,7 @@ def test_a_step_recorded_twice_is_no_later_start(tree: Path, capsys: pytest.Capt
     assert main(["scalars", "runs/again"]) == 0
     out, err = capsys.readouterr()
     assert (out.splitlines()[1].split()[-2:], err) == (["1", "1..1"], "")
-    assert main(["ls", "runs/again"]) == 0
-    assert "replaced" not in capsys.readouterr().out
+    assert printed(capsys, "ls", "runs/again").endswith("  1 superseded point\n")
 
 
 @pytest.mark.parametrize("tag", EVIL)
@@ -201,111 +215,167 @@ def test_names_are_escaped_in_every_form(tmp_path: Path, capsys: pytest.CaptureF
             assert out.replace("\n", "").isprintable(), (words, form)
     rows = list(csv.reader(io.StringIO(printed(capsys, "scalars", str(tmp_path / "r"), "--csv"))))
     assert len(rows) == 2
-    assert not rows[1][1].startswith("=")
+    assert not rows[1][2].startswith("=")
     assert json.loads(printed(capsys, "scalars", str(tmp_path / "r"), "--json"))[0]["tag"] == tag
 
 
-def test_two_runs_side_by_side(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Final and best values with the step of the best, the difference, and the hyper-parameters that differ."""
+def test_runs_side_by_side(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of each tag the best run first, with the step of its best value and its last; hyper-parameters that differ."""
     assert (
-        printed(capsys, "compare", "runs/adam", "runs/momentum")
+        printed(capsys, "compare", "runs")
         == """\
-A: runs/adam
-B: runs/momentum
+adam: runs/adam
+momentum: runs/momentum
+plain: runs/plain
 
-TAG                 FINAL A  FINAL B  B - A  BEST IS  BEST A  AT STEP  BEST B  AT STEP
-eval/accuracy/auto      0.5     0.75   0.25  max         0.5       20    0.75       10
-loss/auto                 1      NaN    NaN  min           1        3       1        2
+TAG                 BEST IS  RUN       BEST  AT STEP  LAST  AT STEP  NOT FINITE
+eval/accuracy/auto  max      momentum  0.75       10  0.75       10
+eval/accuracy/auto  max      adam       0.5       20   0.5       20
+loss/auto           min      adam         1        3     1        3
+loss/auto           min      momentum     1        2   NaN        3  1 from step 3
+loss/auto           min      plain        3        1     3        1
 
-HYPER-PARAMETER                       A     B
-train.hyper_parameters.optimizer      Adam  Momentum
-train.hyper_parameters.learning_rate  0.5   0.25
+HYPER-PARAMETER                       adam  momentum  plain
+train.hyper_parameters.optimizer      Adam  Momentum  -
+train.hyper_parameters.learning_rate  0.5   0.25      -
+train.hyper_parameters.batch_size     32    32        -
+custom.seed                           1     1         -
+
+No hyper-parameters to compare: no lineage in plain.
 """
     )
 
 
-def test_what_one_run_lacks_is_a_dash(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A tag, and a lineage."""
-    assert (
-        printed(capsys, "compare", "runs/plain", "runs/adam")
-        == """\
-A: runs/plain
-B: runs/adam
+def ranked(capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[str, object]]:
+    """Run and best value of each row of a comparison."""
+    report = json.loads(printed(capsys, "compare", "runs", "--tag", "loss*", *words, "--json"))
+    return [(row["run"], row["best"]) for row in report["scalars"]]
 
-TAG                 FINAL A  FINAL B  B - A  BEST IS  BEST A  AT STEP  BEST B  AT STEP
-eval/accuracy/auto        -      0.5      -  max           -        -     0.5       20
-loss/auto                 3        1     -2  min           3        1       1        3
 
-HYPER-PARAMETER                       A  B
-train.hyper_parameters.optimizer      -  Adam
-train.hyper_parameters.learning_rate  -  0.5
-train.hyper_parameters.batch_size     -  32
-custom.seed                           -  1
-"""
-    )
-    assert printed(capsys, "compare", "runs/adam", "runs/adam").endswith("\nNo hyper-parameter differs.\n")
-    assert printed(capsys, "compare", "runs/plain", "runs/plain").endswith(
-        "\nNo hyper-parameters to compare: no lineage in A and B.\n"
-    )
+def test_the_order_of_a_comparison(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By any field, up or down; a value that is no number comes last; `--max` turns what is best."""
+    assert ranked(capsys) == [("adam", 1.0), ("momentum", 1.0), ("plain", 3.0)]
+    assert ranked(capsys, "--max", "loss/*") == [("adam", 4.0), ("momentum", 4.0), ("plain", 3.0)]
+    assert ranked(capsys, "--max", "*", "--min", "loss/auto") == ranked(capsys)
+    assert ranked(capsys, "--descending") == [("plain", 3.0), ("adam", 1.0), ("momentum", 1.0)]
+    assert ranked(capsys, "--sort", "last") == [("adam", 1.0), ("plain", 3.0), ("momentum", 1.0)]
+    assert [run for run, _ in ranked(capsys, "--sort", "best_step")] == ["plain", "momentum", "adam"]
+    assert [run for run, _ in ranked(capsys, "--sort", "run", "--descending")] == ["plain", "momentum", "adam"]
+
+
+def test_what_nobody_has_to_compare(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Equal hyper-parameters, none at all, and a tag that no run has."""
+    training(tree / "again", [4.0], rate=0.5, seed=1)
+    assert printed(capsys, "compare", "runs/adam", "runs/again").endswith("\nNo hyper-parameter differs.\n")
+    assert printed(capsys, "compare", "runs/plain").endswith("\nNo hyper-parameters to compare: no lineage in plain.\n")
+    assert main(["compare", "runs", "--tag", "x*"]) == 1
+    assert "has no tag that matches 'x*'" in capsys.readouterr().err
 
 
 def test_a_comparison_as_csv_and_json(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One fact a line; NaN is a word and what is missing is empty."""
+    """The same rows; in CSV the first column names their sort."""
+    words = ("compare", "runs/plain", "runs/momentum", "--tag", "loss/*")
     assert (
-        printed(capsys, "compare", "runs/plain", "runs/momentum", "--csv", "--tag", "*")
+        printed(capsys, *words, "--csv")
         == """\
-what,name,writer,a,b
-final,eval/accuracy/auto,,,0.75
-max,eval/accuracy/auto,,,0.75
-max_step,eval/accuracy/auto,,,10
-final,loss/auto,,3.0,NaN
-min,loss/auto,,3.0,1.0
-min_step,loss/auto,,1,2
-hyper_parameter,train.hyper_parameters.optimizer,,,Momentum
-hyper_parameter,train.hyper_parameters.learning_rate,,,0.25
-hyper_parameter,train.hyper_parameters.batch_size,,,32
-hyper_parameter,custom.seed,,,1
+table,run,path,tag,device,host,direction,best,best_step,points,last,last_step,nan_count,positive_infinity_count,\
+negative_infinity_count,first_nonfinite_step,name,value
+runs,plain,runs/plain,,,,,,,,,,,,,,,
+runs,momentum,runs/momentum,,,,,,,,,,,,,,,
+scalars,momentum,runs/momentum,loss/auto,0,host,min,1.0,2,3,NaN,3,1,0,0,3,,
+scalars,plain,runs/plain,loss/auto,0,host,min,3.0,1,1,3.0,1,0,0,0,,,
+hyper_parameters,plain,runs/plain,,,,,,,,,,,,,,train.hyper_parameters.optimizer,
+hyper_parameters,momentum,runs/momentum,,,,,,,,,,,,,,train.hyper_parameters.optimizer,Momentum
+hyper_parameters,plain,runs/plain,,,,,,,,,,,,,,train.hyper_parameters.learning_rate,
+hyper_parameters,momentum,runs/momentum,,,,,,,,,,,,,,train.hyper_parameters.learning_rate,0.25
+hyper_parameters,plain,runs/plain,,,,,,,,,,,,,,train.hyper_parameters.batch_size,
+hyper_parameters,momentum,runs/momentum,,,,,,,,,,,,,,train.hyper_parameters.batch_size,32
+hyper_parameters,plain,runs/plain,,,,,,,,,,,,,,custom.seed,
+hyper_parameters,momentum,runs/momentum,,,,,,,,,,,,,,custom.seed,1
 """
     )
-    assert json.loads(printed(capsys, "compare", "runs/plain", "runs/adam", "--json", "--tag", "eval/*")) == {
-        "a": {"name": "plain", "path": "runs/plain"},
-        "b": {"name": "adam", "path": "runs/adam"},
-        "scalars": [
-            {
-                "tag": "eval/accuracy/auto", "writer": None, "best_is": "max", "a": None,
-                "b": {"final": 0.5, "final_step": 20, "best": 0.5, "best_step": 20},
-            }
-        ],
-        "hyper_parameters": [
-            {"name": "train.hyper_parameters.optimizer", "a": None, "b": "Adam"},
-            {"name": "train.hyper_parameters.learning_rate", "a": None, "b": 0.5},
-            {"name": "train.hyper_parameters.batch_size", "a": None, "b": 32},
-            {"name": "custom.seed", "a": None, "b": 1},
-        ],
+    report = json.loads(printed(capsys, *words, "--json"))
+    assert report["runs"] == [{"run": "plain", "path": "runs/plain"}, {"run": "momentum", "path": "runs/momentum"}]
+    assert report["scalars"][0] == {
+        "tag": "loss/auto", "run": "momentum", "path": "runs/momentum", "device": 0, "host": "host",
+        "direction": "min", "best": 1.0, "best_step": 2, "points": 3, "last": "NaN", "last_step": 3, "nan_count": 1,
+        "positive_infinity_count": 0, "negative_infinity_count": 0, "first_nonfinite_step": 3,
+    }  # fmt: skip
+    assert report["hyper_parameters"][1] == {
+        "run": "momentum", "path": "runs/momentum", "name": "train.hyper_parameters.optimizer", "value": "Momentum",
     }  # fmt: skip
 
 
 def test_several_writers_are_compared_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By device and host, where a run has more than one."""
+    """Each rank has a row, best first."""
     for device in (0, 1):
-        write(tmp_path / "two", steps("scalar", "x", [5], float(device), start=1.0), device=device)
-    training(tmp_path / "one", [1.0])
-    out = printed(capsys, "compare", str(tmp_path / "two"), str(tmp_path / "two"), "--csv")
-    assert [line for line in out.splitlines() if line.startswith("final,")] == [
-        "final,x,rank 0 on host,0.0,0.0",
-        "final,x,rank 1 on host,1.0,1.0",
+        write(tmp_path / "two", steps("scalar", "x", [5], 1.0 - device, start=1.0), device=device)
+    lines = printed(capsys, "compare", str(tmp_path / "two")).splitlines()
+    assert [re.split(" {2,}", line)[:5] for line in lines[3:5]] == [
+        ["x", "min", "two", "rank 1 on host", "0"],
+        ["x", "min", "two", "rank 0 on host", "1"],
     ]
 
 
 def test_a_series_of_nan_has_no_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its final value is NaN, and the best is missing."""
-    training(tmp_path, [math.nan])
-    assert printed(capsys, "compare", str(tmp_path), str(tmp_path)).splitlines()[4] == (
-        "loss/auto      NaN      NaN    NaN  min           -        -       -        -"
+    """Its last value is NaN, and the best is missing."""
+    training(tmp_path / "r", [math.nan])
+    assert printed(capsys, "compare", str(tmp_path / "r")).splitlines()[3].split() == [
+        "loss/auto", "min", "r", "-", "-", "NaN", "1", "1", "from", "step", "1",
+    ]  # fmt: skip
+
+
+def test_series_are_sorted(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By a field, in every form; what is sorted by is shown."""
+    words = ("scalars", "runs", "--tag", "loss/*", "--sort")
+    report = json.loads(printed(capsys, *words, "last", "--json"))
+    assert [(row["run"], row["last"]) for row in report] == [("adam", 1.0), ("plain", 3.0), ("momentum", "NaN")]
+    rows = list(
+        csv.DictReader(io.StringIO(printed(capsys, *words, "best_step", "--descending", "--csv", "--last", "1")))
     )
+    assert [row["run"] for row in rows] == ["adam", "momentum", "plain"]
+    shown = [line.split() for line in printed(capsys, *words, "best").splitlines()]
+    assert shown[0][-3:] == ["BEST", "BEST", "STEP"]
+    assert [(line[0], *line[-2:]) for line in shown[1:]] == [
+        ("adam", "1", "3"),
+        ("momentum", "1", "2"),
+        ("plain", "3", "1"),
+    ]
+
+
+def test_tags_add_up(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each `--tag` adds to the ones before it, and `--exclude` takes away, in every verb that has them."""
+    for verb in (["scalars"], ["show"]):
+        report = json.loads(printed(capsys, *verb, "runs/adam", "--tag", "loss/*", "--tag", "eval/*", "--json"))
+        rows = report if verb == ["scalars"] else report[0]["series"]
+        assert sorted(row["tag"] for row in rows) == ["eval/accuracy/auto", "loss/auto"]
+        report = json.loads(printed(capsys, *verb, "runs/adam", "--tag", "*", "--exclude", "loss*", "--json"))
+        rows = report if verb == ["scalars"] else report[0]["series"]
+        assert [row["tag"] for row in rows] == ["eval/accuracy/auto"]
+
+
+@pytest.mark.parametrize("verb", ["ls", "show", "scalars", "compare", "lineage"])
+def test_several_paths(tree: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    """As a shell's pattern gives them: each run once, a path without a run is told, and the status is 1 then."""
+    (tree / "notes.txt").write_text("x")
+    assert main([verb, "runs", *map(str, sorted(Path("runs").iterdir())), "--json"]) == 1
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    names = [row["run"] for row in (report["runs"] if verb == "compare" else report)]
+    assert list(dict.fromkeys(names)) == ["adam", "momentum", "plain"]
+    assert err.startswith("instrument: runs/notes.txt is no event file by its name")
+    assert err.count("\n") == 1
+
+
+def test_names_that_would_be_the_same_begin_higher_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two trees with runs of one name."""
+    for place in ("a/x", "b/x", "b/y"):
+        training(tmp_path / place, [1.0])
+    report = json.loads(printed(capsys, "ls", str(tmp_path / "a"), str(tmp_path / "b"), "--json"))
+    assert [row["run"] for row in report] == ["a/x", "b/x", "y"]
 
 
 def test_the_name_of_a_tag_says_which_value_is_best() -> None:
     """The greatest of an accuracy, the least of a loss; parts of words do not count."""
     tags = ("eval/accuracy/auto", "topAcc", "F1_macro", "val.mIoU", "loss/auto", "accumulated_error", "mapping")
-    assert [compare.is_more_better(tag) for tag in tags] == [True, True, True, False, False, False, False]
+    assert [directions.is_more_better(tag) for tag in tags] == [True, True, True, False, False, False, False]

@@ -9,7 +9,18 @@ import pytest
 
 from instrument.errors import InstrumentError
 from instrument.show import landscapes, svg
-from instrument.show.surface import Point, Scale, check, checkpoints, highest, holes, is_inside, is_line, lowest
+from instrument.show.surface import (
+    Point,
+    Scale,
+    axis_titles,
+    check,
+    checkpoints,
+    highest,
+    holes,
+    is_inside,
+    is_line,
+    lowest,
+)  # fmt: skip
 from tests.show.surfaces import line, no_path, plane
 
 
@@ -39,14 +50,17 @@ def test_axes_that_cannot_be_drawn_are_refused(axis: list[float]) -> None:
 
 
 def test_a_linear_scale() -> None:
-    """Of all finite losses, those of the path too; holes have no share."""
+    """Of all finite losses of the grid; holes have no share, and checkpoints beyond it take the colour of its end."""
     scale = Scale.of(plane())
     assert (scale.name, scale.low, scale.high, scale.is_clipped) == ("linear", 1.0, 9.0, False)
     assert scale.shares(np.array([1.0, 3.0, 9.0])).tolist() == [0.0, 0.25, 1.0]
     assert np.isnan(scale.shares(np.array([math.nan, math.inf, -math.inf]))).all()
     assert scale.levels(3).tolist() == [0.25, 0.5, 0.75]
     assert scale.losses(scale.levels(3)).tolist() == [3.0, 5.0, 7.0]
-    assert Scale.of(plane(true_loss=np.array([17.0, math.inf, 0.5]))).high == 17.0
+    far = Scale.of(plane(true_loss=np.array([17.0, math.inf, 0.5])))
+    assert (far.low, far.high, far.is_clipped) == (1.0, 9.0, False)
+    assert far.shares(np.array([17.0, 0.5])).tolist() == [1.0, 0.0]
+    assert Scale.of(plane(z=np.full((3, 4), math.nan))).high == 7.5  # nothing but the path has losses
 
 
 def test_a_clipped_scale() -> None:
@@ -56,6 +70,51 @@ def test_a_clipped_scale() -> None:
     assert scale.shares(np.array([3.0, 5.0, 9.0])).tolist() == [0.5, 1.0, 1.0]
     assert not Scale.of(plane(), clip=9.0).is_clipped
     assert Scale.of(plane(), clip=-1.0).high == 1.0
+
+
+@pytest.mark.parametrize("name", ["auto", "linear", "log"])
+@pytest.mark.parametrize("outliers", [[1e6], [1e3], [1e3, 1e9], [1e300]])
+def test_far_outliers_do_not_flatten_the_picture(name: str, outliers: list[float]) -> None:
+    """A few points far above a bowl take the colour of its end, are counted, and leave its range as it is."""
+    x = np.linspace(-1, 1, 11)
+    bowl = 1 + x[:, None] ** 2 + x**2
+    z = bowl.copy()
+    z[5, : len(outliers)] = outliers
+    scale = Scale.of(no_path(x=x, y=x, z=z), name)
+    assert (scale.low, scale.high, scale.clipped) == (1.0, 3.0, len(outliers))
+    assert scale.name == ("log" if name == "log" else "linear")
+    assert scale.suggests_log is (name != "log")
+    assert Scale.of(no_path(x=x, y=x, z=bowl), name).clipped == 0
+
+
+def test_an_explicit_clip_is_taken_as_it_is() -> None:
+    """Also above outliers: all of them are drawn then."""
+    z = np.ones((5, 5)) + np.arange(5) / 4
+    z[0, 0] = 1e6
+    assert Scale.of(no_path(z=z), "linear").high == 2.0
+    assert Scale.of(no_path(z=z), "linear", clip=1e6).high == 1e6
+
+
+@pytest.mark.parametrize("power", [2, 4, 8])
+def test_a_steep_surface_is_not_clipped(power: int) -> None:
+    """Losses that rise smoothly, over many orders of magnitude too, are no outliers."""
+    x = np.linspace(-1, 1, 41)
+    z = 1e-3 + (10 * np.hypot(x[:, None], x)) ** power
+    scale = Scale.of(no_path(x=x, y=x, z=z))
+    assert (scale.name, scale.high, scale.clipped) == ("log", float(z.max()), 0)
+    assert Scale.of(no_path(x=x, y=x, z=z), "linear").suggests_log
+
+
+def test_axes_say_what_they_are() -> None:
+    """Principal axes with the share of the path that they explain, others by their kind, a line by its ends."""
+    assert axis_titles(plane()) == (
+        "x (principal axis 1, 75 % of the path)",
+        "y (principal axis 2, 12.5 % of the path)",
+    )
+    assert axis_titles(no_path()) == ("x (random direction 1)", "y (random direction 2)")
+    given = plane(metadata={**plane().metadata, "axes": "given"})
+    assert axis_titles(given) == ("x (given direction 1)", "y (given direction 2)")
+    assert axis_titles(line())[0] == "share of the way from step 1 to 4"
 
 
 def test_a_logarithmic_scale() -> None:

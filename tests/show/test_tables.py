@@ -29,14 +29,15 @@ def test_nothing_that_moves_the_cursor_is_printed(text: str, shown: str) -> None
 
 
 def test_long_names_are_shortened_in_the_middle() -> None:
-    """60 columns are kept whole; beyond that both ends remain."""
-    assert name("x" * 60) == "x" * 60
-    assert name("a" * 2500 + "b" * 2500) == "a" * 28 + "..." + "b" * 28
+    """Where a width is given; both ends remain."""
+    assert name("x" * 60, 60) == "x" * 60
+    assert name("x" * 600) == "x" * 600
+    assert name("a" * 2500 + "b" * 2500, 60) == "a" * 28 + "..." + "b" * 28
     assert name("Gradients/Default/net/" + "long/" * 20 + "conv2/Grad/MatMul-op0", 40) == (
         "Gradients/.../long/conv2/Grad/MatMul-op0"
     )
     assert name("a/" + "b" * 100, 23) == "a/bbbbbbbb...bbbbbbbbbb"
-    assert name("\n" * 40) == r"\n" * 14 + "..." + r"\n" * 14
+    assert name("\n" * 40, 60) == r"\n" * 14 + "..." + r"\n" * 14
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,17 @@ def test_a_table_without_rows_is_its_header() -> None:
 def test_width_in_columns() -> None:
     """Emoji and East Asian characters take two columns, combining marks none."""
     assert [columns(text) for text in ("abc", "\N{ROCKET}", "中文", "e\u0301", "é")] == [3, 2, 4, 1, 1]
+
+
+def test_what_is_wrong_has_a_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is asked for; headings are bold, and without colours the text is the same."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    plain = table(["TAG", "NOT FINITE"], [["loss", "1 from step 2"], ["x", ""]])
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert table(["TAG", "NOT FINITE"], [["loss", "1 from step 2"], ["x", ""]]).splitlines() == [
+        "\x1b[1mTAG   NOT FINITE\x1b[0m",
+        "loss  \x1b[31m1 from step 2\x1b[0m",
+        "x",
+    ]
+    assert plain.splitlines() == ["TAG   NOT FINITE", "loss  1 from step 2", "x"]

@@ -230,7 +230,7 @@ def test_what_has_no_place_is_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / FILE).write_bytes(b"".join(parts_without_place()))
     assert main(["import", str(tmp_path / FILE), "-o", str(tmp_path / "out"), "--json"]) == 0
     out = json.loads(capsys.readouterr().out)
-    assert out["left_out"] == [
+    assert [row["reason"] for row in out["left_out"]] == [
         f"{FILE}: 3 of audio: there is no place for them",
         f"{FILE}: 1 of log message: there is no place for them",
         f"{FILE}: 1 tags are not UTF-8: the bytes that are not stand as \\udcXX",

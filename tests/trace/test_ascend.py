@@ -82,7 +82,9 @@ def test_a_job_is_put_together() -> None:
         (10_000, 1, 0, MISSING), (11_000, 2, 1, MISSING),
     ]  # fmt: skip
     assert found.fetches.tolist() == [(2, MISSING, 20_000, 2000, 0)]
-    assert found.metadata == {"fp_start": "Default/A-op1", "bp_end": "Default/B-op2"}
+    assert found.metadata == {
+        "fp_start": "Default/A-op1", "bp_end": "Default/B-op2", "steps_from": "training_trace",
+    }  # fmt: skip
     assert lost(found) == {(HWTS_2020, "executions of tasks that are no operator's"): 2}
 
 
@@ -177,16 +179,52 @@ def test_tasks_without_any_names_are_their_own() -> None:
 
 
 def test_a_task_of_the_ai_cpu_counts_once() -> None:
-    """Where its own file tells it, the device's log of it is left out; an operator without a name has one still."""
+    """Where its own file tells it, the device's log of it is left out; a task without a name is its own operator."""
     names = encode.task_record("Default/GetNext-op1", "GetNext", 3, 12, side=1)
     log = encode.hwts([(0, 3, 12, 10), (1, 3, 12, 90)])
     own = encode.aicpu_record(3, 12, 20, 70) + encode.aicpu_record(3, 99, 30, 80)
     found = ascend.capture({HWTS: log, TASKS: names, "DATA_PREPROCESS.AICPU.1": own}, 1)
     assert executions(found) == [
-        ("GetNext-op1", 200, 500, 3, 12, MISSING), ("AI CPU task", 300, 500, 3, 99, MISSING),
+        ("GetNext-op1", 200, 500, 3, 12, MISSING), ("task 99", 300, 500, 3, 99, MISSING),
     ]  # fmt: skip
     assert {operator.side for operator in found.operators} == {AI_CPU}
     assert lost(found) == {(HWTS, "executions that the AI CPU's own file has as well"): 1}
+
+
+def test_a_file_of_the_ai_cpu_that_covers_less_replaces_only_what_it_has() -> None:
+    """Executions are the same by stream, task and time; the others stay those of the device's log."""
+    names = encode.task_record("Default/Gen-op1", "Gen", 3, 12, side=1)
+    log = encode.hwts([(kind, 3, 12, 1000 * place + 100 * kind) for place in range(1, 11) for kind in (0, 1)])
+    own = b"".join(encode.aicpu_record(3, 12, 1000 * place + 5, 1000 * place + 95) for place in (2, 7))
+    found = ascend.capture({HWTS: log, TASKS: names, "DATA_PREPROCESS.AICPU.1": own}, 1)
+    durations = [duration for _, _, duration, *_ in executions(found)]
+    assert durations == [900 if place in (2, 7) else 1000 for place in range(1, 11)]
+    assert lost(found) == {(HWTS, "executions that the AI CPU's own file has as well"): 2}
+
+
+def test_which_executions_are_the_same_is_what_a_plain_search_finds(rng: np.random.Generator) -> None:
+    """Random runs of random tasks on both sides."""
+    for _ in range(30):
+        edges = np.sort(rng.choice(2000, 40, replace=False)).reshape(-1, 2) + 10
+        tasks = rng.integers(1, 4, len(edges))
+        runs = [(int(task), int(start), int(end)) for task, (start, end) in zip(tasks, edges, strict=True)]
+        others = [(int(rng.integers(1, 4)), start, start + int(rng.integers(1, 30))) for _, start, _ in runs[::3]]
+        log = encode.hwts([(kind, 3, task, times[kind]) for task, *times in runs for kind in (0, 1)])
+        own = b"".join(encode.aicpu_record(3, task, start, end) for task, start, end in others)
+        found = ascend.capture({HWTS: log, "DATA_PREPROCESS.AICPU.1": own}, 1)
+        latest = [max((one for one in others if one[0] == task and one[1] <= end), key=lambda one: one[1], default=None)
+                  for task, _, end in runs]  # fmt: skip
+        same = sum(one is not None and one[2] >= start for one, (_, start, _) in zip(latest, runs, strict=True))
+        assert len(found.executions) == len(runs) - same + len(others)
+        assert lost(found).get((HWTS, "executions that the AI CPU's own file has as well"), 0) == same
+
+
+def test_tasks_of_the_ai_cpu_without_a_name_are_apart() -> None:
+    """As those of the device's log are."""
+    own = b"".join(encode.aicpu_record(3, task, start, start + 50) for task, start in ((12, 100), (14, 300), (12, 500)))
+    found = ascend.capture({"DATA_PREPROCESS.AICPU.1": own}, 1)
+    assert [operator.full_name for operator in found.operators] == ["stream 3 task 12", "stream 3 task 14"]
+    assert {operator.side for operator in found.operators} == {AI_CPU}
 
 
 def test_the_ticks_around_a_task_serve_where_its_run_is_not_told() -> None:

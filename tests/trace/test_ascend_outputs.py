@@ -112,7 +112,19 @@ def test_times_of_steps() -> None:
         "Preparing",
     ]
     found = ascend_outputs.step_trace_time(table(heading, [[0, "", "1.5", "2", "3", "5", "4", "6", "7", "8"]]), "f")
-    assert found.rows.tolist() == [(-1, 1500, 5000, 2000, 4000, 6000, 7000, 8000)]
+    assert found.rows.tolist() == [(-1, 1500, 5000, 3000, 2000, 4000, 6000, 7000, 8000)]
+    assert [one.what for one in found.problems] == ["cells of Step that say N/A"]
+
+
+def test_columns_that_contradict_each_other_are_told() -> None:
+    """The value of the file stays; columns that differ by rounding agree."""
+    heading = ["Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Communication"]
+    rows = [[1, "10", "80", "5", "15"], [2, "10", "10.001", "5", "15"]]
+    found = ascend_outputs.step_trace_time(table(heading, rows), "f")
+    assert found.rows["overlapped_ns"].tolist() == [5000, 5000]
+    assert [(one.what, one.amount) for one in found.problems] == [
+        ("steps whose columns of communication contradict each other", 1)
+    ]
 
 
 def test_memory_of_the_device() -> None:

@@ -45,6 +45,16 @@ def test_names_of_any_kind() -> None:
     assert not found.problems
 
 
+def test_a_file_that_breaks_off_is_told_wherever_that_is() -> None:
+    """Behind a blank it is cut as well: a whole file ends with a line's end."""
+    whole = encode({"A": [(EPOCH_NS, 1.0, 0), (EPOCH_NS + 10**7, 1.0, 0)], "B": [(EPOCH_NS, 1.0, 0)]})
+    assert cpu.executions(whole, "f").problems == []
+    for end in range(1, len(whole)):
+        found = cpu.executions(whole[:end], "f")
+        assert found.problems or whole[end - 1 : end] == b"\n", end
+        assert len(found.executions) < 3 or end >= len(whole) - 1
+
+
 def test_older_files_have_no_thread() -> None:
     """Without the third item the thread is missing."""
     found = cpu.executions(encode({"Mul": [(123456, 0.5), (123457, 0.25)]}), "f")

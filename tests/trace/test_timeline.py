@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from instrument.trace import jsontext
-from instrument.trace.events import Problem
+from instrument.trace.events import OVERLAP_KINDS, Problem
 from instrument.trace.text import Losses
 from instrument.trace.timeline import merged_steps, timeline
 from tests.trace.encoders import EPOCH_NS, complete, damaged, decimal, dump, process, thread
@@ -60,7 +60,11 @@ def test_a_timeline(wrap: Any) -> None:
     assert [
         (found.names[name], kind, number) for name, kind, number in found.spans[["name", "kind", "number"]].tolist()
     ] == [("ProfilerStep#12", 1, 12), ("launch", 4, -1)]
-    assert found.overlap.tolist() == [(-1, 42, 0, 3, 0, -1, -1, -1)]
+    assert [(duration, OVERLAP_KINDS[kind]) for _, duration, kind in found.overlap.tolist()] == [
+        (20, "computing_ns"),
+        (22, "computing_ns"),
+        (3, "communication_not_overlapped_ns"),
+    ]
     assert found.phases == {"X": 11, "s": 1, "f": 1, "M": 7}
     assert found.problems == []
 

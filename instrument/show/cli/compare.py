@@ -1,87 +1,84 @@
-"""`instrument compare A B`: the final and the best values of two runs, and the hyper-parameters that differ."""
+"""`instrument compare RUN...`: the best and the last values of runs, and the hyper-parameters that differ."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.read.run import Run, read
-from instrument.show import compare, forms
+from instrument.read.points import called
+from instrument.show import compare, describe, directions, forms, tags
+from instrument.show.compare import Side
 from instrument.show.describe import Row
-from instrument.show.formats import matching, no_match
-from instrument.show.runs import tell_losses, tell_replaced
-from instrument.show.tables import Cell, escape, name, number, table
+from instrument.show.runs import PATHS, Selection, tell_replaced
+from instrument.show.tables import Cell, escape, name, number, prose, table
 
-_FACTS = ("final", "best", "best_step")
-_CSV = ("what", "name", "writer", "a", "b")
+_SORTABLE = ("run", "best", "best_step", "last", "last_step", "points")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="the directory of a run, or one of its event files")
-    parser.add_argument("b", metavar="B", help="another one")
-    parser.add_argument("--tag", metavar="GLOB", default="*", help="only tags that match, as in 'eval/*'")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
+    tags.add_tag_options(parser)
+    order = f"the runs of each tag in the order of this field (default: best, the best first): {', '.join(_SORTABLE)}"
+    parser.add_argument("--sort", metavar="FIELD", choices=_SORTABLE, default="best", help=order)
+    parser.add_argument("--descending", action="store_true", help="the other way round")
+    directions.add_direction_options(parser)
     forms.add_forms(parser, "the comparison")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    a, b = read(arguments.a), read(arguments.b)
-    scalars = compare.scalars(a, b, lambda tags: matching(tags, arguments.tag))
-    if not scalars and arguments.tag != "*":
-        raise NoSuchRun(no_match(a, arguments.tag, a.tags().get("scalar", [])))
-    differences = compare.hyper_parameters(a, b)
+    runs = Selection(arguments.runs)
+    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    sides, known = list[Side](), list[str]()
+    for run_name, opened in runs:
+        sides.append(compare.side(run_name, opened, wanted, direction))
+        known += opened.tags().get("scalar", [])
+        tell_replaced(opened, wanted(opened.tags().get("scalar", [])))
+    rows = compare.scalars(sides, arguments.sort, arguments.descending)
+    if not rows and not wanted.takes_all:
+        raise NoSuchRun(wanted.no_match(opened, known))
+    differences = compare.hyper_parameters(sides)
+    tables = {"runs": [one.head for one in sides], "scalars": rows, "hyper_parameters": differences}
     if arguments.json:
-        runs = {key: {"name": one.name, "path": one.path} for key, one in (("a", a), ("b", b))}
-        forms.print_json({**runs, "scalars": scalars, "hyper_parameters": differences})
+        forms.print_json(tables)
     elif arguments.csv:
-        forms.print_csv(_CSV, _csv(scalars, differences))
+        forms.print_tables(tables)
     else:
-        print("\n\n".join(_texts(a, b, scalars, differences)))
-    for one in (a, b):
-        tell_replaced(one, matching(one.tags().get("scalar", []), arguments.tag))
-        tell_losses(one)
-    return 0
+        print("\n\n".join(_texts(sides, rows, differences)))
+    return runs.status
 
 
-def _csv(scalars: list[Row], differences: list[Row]) -> Iterator[tuple[Any, ...]]:
-    for row in scalars:
-        for fact in _FACTS:
-            what = row["best_is"] if fact == "best" else fact.replace("best", row["best_is"])
-            yield what, row["tag"], row["writer"], *((row[key] or {}).get(fact) for key in "ab")
-    for row in differences:
-        yield "hyper_parameter", row["name"], None, row["a"], row["b"]
-
-
-def _texts(a: Run, b: Run, scalars: list[Row], differences: list[Row]) -> Iterator[str]:
-    yield f"A: {escape(a.path)}\nB: {escape(b.path)}"
-    if scalars:
-        has_writers = any(row["writer"] for row in scalars)
-        heads = ["TAG", *(["WRITER"] if has_writers else []), "FINAL A", "FINAL B", "B - A", "BEST IS"]
-        heads += ["BEST A", "AT STEP", "BEST B", "AT STEP"]
-        yield table(heads, [list(_row(row, has_writers)) for row in scalars])
+def _texts(sides: Sequence[Side], rows: Sequence[Row], differences: Sequence[Row]) -> Iterator[str]:
+    yield "\n".join(prose(f"{name(one.run)}: {escape(one.path)}", "  ") for one in sides)
+    if rows:
+        has_writers = len({(row["tag"], row["run"]) for row in rows}) < len(rows)
+        has_gaps = any(describe.not_finite(row) for row in rows)
+        heads = ["TAG", "BEST IS", "RUN", *(["WRITER"] if has_writers else []), "BEST", "AT STEP", "LAST", "AT STEP"]
+        heads += ["NOT FINITE"] if has_gaps else []
+        yield table(heads, [list(_cells(row, has_writers, has_gaps)) for row in rows])
     else:
-        yield "Neither has scalars."
+        yield "None of them has scalars."
     if differences:
-        rows = [(name(row["name"]), _value(row["a"]), _value(row["b"])) for row in differences]
-        yield table(("HYPER-PARAMETER", "A", "B"), rows)
-    elif a.lineage and b.lineage:
+        names = dict.fromkeys(row["name"] for row in differences)
+        values = {(row["name"], row["path"]): row["value"] for row in differences}
+        lines = [[name(key), *(_value(values[key, one.path]) for one in sides)] for key in names]
+        yield table(["HYPER-PARAMETER", *(name(one.run) for one in sides)], lines)
+    without = [one.run for one in sides if not one.setup]
+    if without:
+        yield prose(f"No hyper-parameters to compare: no lineage in {', '.join(map(name, without))}.")
+    elif not differences and len(sides) > 1:
         yield "No hyper-parameter differs."
-    else:
-        without = " and ".join(key for key, one in (("A", a), ("B", b)) if not one.lineage)
-        yield f"No hyper-parameters to compare: no lineage in {without}."
 
 
-def _row(row: Row, has_writers: bool) -> Iterator[Cell]:
-    yield name(row["tag"])
+def _cells(row: Row, has_writers: bool, has_gaps: bool) -> Iterator[Cell]:
+    yield from (name(row["tag"]), row["direction"], name(row["run"]))
     if has_writers:
-        yield name(row["writer"] or "")
-    one, other = ({} if row[key] is None else row[key] for key in "ab")
-    yield from (one.get("final"), other.get("final"))
-    yield other["final"] - one["final"] if one and other else None
-    yield row["best_is"]
-    yield from (values.get(key) for values in (one, other) for key in ("best", "best_step"))
+        yield name(called((row["device"], row["host"])))
+    yield from (row["best"], row["best_step"], row["last"], row["last_step"])
+    if has_gaps:
+        yield describe.not_finite(row)
 
 
 def _value(value: Any) -> str:

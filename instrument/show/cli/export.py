@@ -1,24 +1,31 @@
-"""`instrument export RUN --to FORMAT -o OUT`: every point of a run in files of another format."""
+"""`instrument export RUN... --to FORMAT -o OUT`: every point of runs in files of another format."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Callable
 
-from instrument.read.run import read
-from instrument.show import forms
+from instrument.errors import NoSuchRun
+from instrument.read.run import Run
+from instrument.show import forms, tags
+from instrument.show.describe import Row
 from instrument.show.formats import FORMATS, export
-from instrument.show.runs import tell, tell_losses
-from instrument.show.written import print_written
+from instrument.show.formats.folder import Folder
+from instrument.show.progress import Progress
+from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
+from instrument.show.written import print_written, row_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     formats = "\n".join(f"  {to:<12} {one.summary}" for to, one in FORMATS.items())
     parser.epilog = f"formats:\n{formats}"
-    parser.add_argument("run", metavar="RUN", help="the directory of a run, or one of its event files")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
     parser.add_argument("--to", metavar="FORMAT", choices=list(FORMATS), required=True, help=", ".join(FORMATS))
-    parser.add_argument("-o", "--out", metavar="OUT", required=True, help="the folder to write to, new or empty")
-    parser.add_argument("--tag", metavar="GLOB", default="*", help="only tags that match, as in 'loss/*'")
+    out = "the folder to write to, new or empty; of several runs each has a folder of its name there"
+    parser.add_argument("-o", "--out", metavar="OUT", required=True, help=out)
+    tags.add_tag_options(parser)
     parser.add_argument("--superseded", action="store_true", help="also points that a restart replaced")
     parser.add_argument("--force", action="store_true", help="write into a folder that is not empty, too")
     forms.add_forms(parser, "what was written")
@@ -26,10 +33,47 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = read(arguments.run)
-    written, left_out = export(found, arguments.to, arguments.out, arguments.tag, arguments.superseded, arguments.force)
-    print_written(arguments, written, left_out, has_tags=any(one.tag for one in written))
-    for reason in left_out:
-        tell(f"not exported: {reason}")
-    tell_losses(found)
-    return 0
+    runs = Selection(arguments.runs)
+    is_one = len(runs) == 1
+    Folder(arguments.out, arguments.force)  # a folder that is not empty is refused before anything is written
+    written, left_out, lacking = list[Row](), list[Row](), list[Row]()
+    for run_name, found in runs:
+        try:
+            some = _export(
+                arguments, run_name, found, arguments.out if is_one else os.path.join(arguments.out, run_name)
+            )
+        except NoSuchRun as error:
+            lacking.append({"run": run_name, "path": found.path, "reason": str(error)})
+        else:
+            written += some[0]
+            left_out += some[1]
+    if not written:
+        tell_or_raise([NoSuchRun(row["reason"]) for row in lacking], has_result=False)
+    left_out += lacking
+    print_written(arguments, written, left_out, has_tags=any(row["tag"] for row in written))
+    for row in left_out:
+        tell(f"not exported: {'' if is_one else row['run'] + ': '}{row['reason']}")
+    return runs.status
+
+
+def _export(arguments: argparse.Namespace, run_name: str, run: Run, out: str) -> tuple[list[Row], list[Row]]:
+    """Write one run into a folder; return rows for what was written, and for what was not."""
+    wanted = tags.chosen_tags(arguments)
+    count = sum(len(wanted(known)) for known in run.tags().values())
+    with Progress("export", count, "{} tags".format) as progress:
+        written, left_out = export(
+            run, arguments.to, out, wanted, arguments.superseded, arguments.force, _counter(progress)
+        )
+    reasons = [{"run": run_name, "path": run.path, "reason": reason} for reason in left_out]
+    return [row_of(run_name, run, one) for one in written], reasons
+
+
+def _counter(progress: Progress) -> Callable[[str], None]:
+    """Return what counts a tag as done when the next one begins."""
+    begun = [0]
+
+    def on_tag(tag: str) -> None:
+        progress.advance(tag, begun[0])
+        begun[0] = 1
+
+    return on_tag

@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from instrument.errors import NoSuchRun
-from instrument.read.run import Run, read
+from instrument.read.run import Run
 from instrument.show import export, landscapes, page, plot
-from instrument.show.describe import flat
 from instrument.show.forms import add_forms, print_json, print_records
+from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
 from instrument.show.surface import SCALES, Drawing, Scale, check
-from instrument.show.tables import escape, name, table
+from instrument.show.tables import escape, name, prose, table
 from instrument.values import LossSurface
 
 _EXPORTS: dict[str, Callable[[LossSurface], bytes]] = {
@@ -33,7 +32,7 @@ _LOSS = "loss"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="the directory of a run, or one of its event files")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
     what = "write a picture (.png, .svg, .pdf), a page (.html), or the values (.csv, .npz, .vtp for ParaView)"
     parser.add_argument("-o", "--output", metavar="OUT", help=what)
     which = parser.add_mutually_exclusive_group()
@@ -41,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--interval", metavar="A..B", help="the one of the checkpoints from A to B, or of A,B,C,...")
     parser.add_argument("--metric", metavar="NAME", help="in pictures and pages, draw this metric instead of the loss")
     parser.add_argument("--scale", choices=SCALES, help="of pictures and pages (default: auto)")
-    parser.add_argument("--clip", type=float, metavar="LOSS", help="in pictures and pages, all above looks the same")
+    parser.add_argument("--clip", type=float, metavar="LOSS", help="draw all above alike (default: far outliers)")
     add_forms(parser, "what is known of the landscapes")
     parser.set_defaults(command=run)
 
@@ -49,24 +48,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     wrong = _wrong(arguments)
     if wrong:
-        print(f"instrument landscape: {wrong}", file=sys.stderr)
-        return 2
-    opened = read(arguments.run)
-    chosen = _chosen(opened, arguments)
-    if arguments.output is not None:
-        _write(arguments, opened, *chosen[0])
+        arguments.wrong_call(wrong)
+    runs = Selection(arguments.runs)
+    if arguments.output is not None and len(runs) > 1:
+        arguments.wrong_call(f"--output is of one run, and there are {len(runs)}; give the directory of one")
+    texts, rows, lacking = list[str](), list[dict[str, Any]](), list[NoSuchRun]()
+    for run_name, opened in runs.quietly():
+        try:
+            chosen = _chosen(opened, arguments)
+        except NoSuchRun as error:
+            lacking.append(error)
+            continue
+        if arguments.output is not None:
+            _write(arguments, opened, *chosen[0])
+            texts.append(prose(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}", "  "))
+        else:
+            texts += [_heading(opened), *(_text(index, surface) for index, surface in chosen)]
+        head = {"run": run_name, "path": opened.path, "file": arguments.output}
+        rows += [{**head, "index": index, **landscapes.report(surface)} for index, surface in chosen]
+    status = tell_or_raise(lacking, bool(rows))
     if arguments.json:
-        reports = [{"index": index, **landscapes.report(surface)} for index, surface in chosen]
-        report = {"name": opened.name, "path": opened.path, "written": arguments.output, "landscapes": reports}
-        print_json(report)
+        print_json(rows)
     elif arguments.csv:
-        rows = [dict(flat({"index": index, **landscapes.report(surface)})) for index, surface in chosen]
-        print_records(rows, list(dict.fromkeys(column for row in rows for column in row)))
-    elif arguments.output is not None:
-        print(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}")
+        print_records(rows)
     else:
-        print("\n\n".join([_heading(opened), *(_text(index, surface) for index, surface in chosen)]))
-    return 0
+        print("\n\n".join(texts))
+    return runs.status or status
 
 
 def _wrong(arguments: argparse.Namespace) -> str:
@@ -114,11 +121,7 @@ def _chosen(opened: Run, arguments: argparse.Namespace) -> list[tuple[int, LossS
     if arguments.interval is not None:
         return [_of_interval(opened, found, arguments.interval)]
     if arguments.output is not None and len(found) > 1:
-        print(
-            f"instrument: this is the first of {len(found)} landscapes; --index or --interval chooses another of "
-            f"{escape(_listed(found))}",
-            file=sys.stderr,
-        )
+        tell(f"this is the first of {len(found)} landscapes; --index or --interval chooses another of {_listed(found)}")
     return found
 
 
@@ -182,18 +185,17 @@ def _of_metric(surface: LossSurface, metric: str) -> LossSurface:
 
 def _heading(opened: Run) -> str:
     count = len(opened.landscapes)
-    return f"{count} landscape{'s' * (count != 1)} of {name(opened.name)} in {escape(opened.path)}"
+    return prose(f"{count} landscape{'s' * (count != 1)} of {name(opened.name)} in {escape(opened.path)}", "  ")
 
 
 def _text(index: int, surface: LossSurface) -> str:
     facts = landscapes.facts(surface)
     width = max(len(name(fact)) for fact, _ in facts)
-    lines = [f"{index}  {escape(landscapes.title(surface))}"]
-    lines += [f"   {name(fact).ljust(width)}  {escape(text)}" for fact, text in facts]
+    lines = [prose(f"{index}  {escape(landscapes.title(surface))}", "   ")]
+    lines += [prose(f"   {name(fact).ljust(width)}  {escape(text)}", " " * min(width + 5, 20)) for fact, text in facts]
     rows = landscapes.path_rows(surface)
     if rows:
-        path = table([escape(cell.upper()) for cell in rows[0]], [_cells(row) for row in rows[1:]])
-        lines += ["", *(f"   {line}" for line in path.splitlines())]
+        lines += ["", table([escape(cell.upper()) for cell in rows[0]], [_cells(row) for row in rows[1:]], "   ")]
     return "\n".join(lines)
 
 

@@ -1,45 +1,52 @@
-"""`instrument lineage DIR`: all runs with their hyper-parameters, metrics and data sets, a row each."""
+"""`instrument lineage DIR...`: all runs with their hyper-parameters, metrics and data sets, a row each."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.show import forms, where
+from instrument.show import directions, forms, tags, where
 from instrument.show.describe import Row, flat
-from instrument.show.runs import one_by_one
-from instrument.show.tables import Cell, name, number, table
+from instrument.show.runs import PATHS, Selection
+from instrument.show.tables import WRAP, Cell, Column, name, number, table
 
 _OWN = ("run", "path")
+#: The tags whose best values are shown unless others are named: what is measured beside the training.
+_METRICS = ("eval/*",)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", nargs="?", default=".", help="where to look (default: here)")
+    parser.add_argument("paths", metavar="DIR", nargs="*", default=["."], help=f"{PATHS} (default: here)")
     expression = "only runs for which this holds, as in 'learning_rate < 0.1 and accuracy > 0.9'"
     parser.add_argument("--where", metavar="EXPRESSION", help=expression)
     parser.add_argument("--sort", metavar="NAME", help="in the order of this column")
     parser.add_argument("--descending", action="store_true", help="with --sort: the greatest first")
     columns = "only these columns, separated by commas; otherwise those in which the runs differ come first"
     parser.add_argument("--columns", metavar="NAMES", help=columns)
+    text = f"with the best values of tags that match, and their steps (default: {', '.join(_METRICS)})"
+    tags.add_tag_options(parser, text)
+    directions.add_direction_options(parser)
     forms.add_forms(parser, "the runs with all that is known of them")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    rows = list(_rows(arguments.directory))
+    if arguments.descending and arguments.sort is None:
+        arguments.wrong_call("--descending is for --sort; give it too")
+    runs = Selection(arguments.paths)
+    rows = list(_rows(arguments, runs))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     try:
         chosen = _chosen(arguments, rows, columns)
         wanted = _wanted(arguments, columns)
+    except where.NoSuchColumn as error:
+        raise NoSuchRun(name(str(error), 2000)) from error
     except where.WrongExpression as error:
-        print(f"instrument lineage: {name(str(error), 2000)}", file=sys.stderr)
-        return 2
+        arguments.wrong_call(name(str(error), 2000))
     if not chosen:
-        raise NoSuchRun(f"none of {len(rows)} runs in {arguments.directory}: {arguments.where}")
+        raise NoSuchRun(f"none of {len(rows)} runs in {' '.join(arguments.paths)}: {arguments.where}")
     shown = [*_OWN, *(column for column in wanted or columns if column not in _OWN)]
     if arguments.json:
         forms.print_json([{column: row[column] for column in shown if column in row} for row in chosen])
@@ -47,13 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
         forms.print_records(chosen, shown)
     else:
         print("\n\n".join(_texts(chosen, wanted, columns)))
-    return 0
+    return runs.status
 
 
-def _rows(root: str) -> Iterator[Row]:
-    for found in one_by_one([root]):
-        run_name = found.name if os.path.isfile(root) else os.path.relpath(found.path, root)
-        yield {"run": run_name, "path": found.path, **dict(flat(found.lineage))}
+def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
+    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    if not arguments.tag:
+        wanted = tags.TagFilter(_METRICS, wanted.exclude)
+    for run_name, found in runs:
+        row = {"run": run_name, "path": found.path, **dict(flat(found.lineage))}
+        for tag in wanted(found.tags().get("scalar", [])):
+            best = directions.best(found.scalars(tag), direction(tag))
+            row |= {f"{key}.{tag}": best[key] for key in ("best", "best_step")}
+        yield row
 
 
 def _chosen(arguments: argparse.Namespace, rows: list[Row], columns: list[str]) -> list[Row]:
@@ -80,14 +93,21 @@ def _texts(rows: list[Row], wanted: list[str], columns: list[str]) -> Iterator[s
     known = [column for column in columns if column not in _OWN and any(row.get(column) is not None for row in rows)]
     differing = wanted or [column for column in known if len({_cell(row.get(column)) for row in rows}) > 1]
     differing = [column for column in differing if column != "run"]
-    heads = ["RUN", *(_short(column, columns) for column in differing)]
+    heads = [Column("RUN", 0), *(Column(_short(column, columns), _rank(column)) for column in differing)]
     yield table(heads, [[name(row["run"]), *(_cell(row.get(column)) for column in differing)] for row in rows])
     same = [] if wanted else [column for column in known if column not in differing]
     if same:
         title = "THE SAME IN ALL" if len(rows) > 1 else "OF THIS RUN"
-        yield table([title, "VALUE"], [[name(column), _text(rows[0][column])] for column in same])
+        head = Column(title, 0, least=40)
+        yield table([head, Column("VALUE", 0, WRAP)], [[name(column), _text(rows[0][column])] for column in same])
     if not known:
         yield "No lineage was recorded."
+
+
+def _rank(column: str) -> int:
+    """Return how early a column is hidden: results last, stages of the data first."""
+    section = column.partition(".")[0]
+    return {"eval": 1, "best": 1, "train": 2, "custom": 2, "best_step": 4, "dataset": 5}.get(section, 3)
 
 
 def _short(column: str, columns: list[str]) -> str:

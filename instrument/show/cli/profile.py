@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from instrument.analyse import advice, pipeline, report, save, timeline
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
-from instrument.show.tables import escape
+from instrument.show import forms
+from instrument.show.tables import escape, prose
+from instrument.show.terminal import screen, tell
 
 _ADVICE = "advice"
 _TIMELINES = (".json", ".json.gz")
@@ -33,45 +34,46 @@ _HELP = {
 
 
 class _Section(NamedTuple):
-    """What one option shows; the last table is what `--csv` prints."""
+    """What one option shows."""
 
     title: str
     tables: list[Table]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    what = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
-    parser.add_argument("path", metavar="PATH", help=what)
+    sources = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
+    parser.add_argument("path", metavar="PATH", help=sources)
     for option in _TABLES:
         parser.add_argument(f"--{option}", action="store_true", help=f"show {_HELP[option]}")
     parser.add_argument("--compare", metavar="BASE", help="show the differences from BASE (its last window)")
     parser.add_argument("--timeline", metavar="OUT", help="write the timeline for Perfetto to OUT (.json or .json.gz)")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="print the table of one of these as CSV")
-    form.add_argument("--json", action="store_true", help="print JSON; without any of these all of the profile")
+    forms.add_forms(parser, "the tables of these, or all of the profile,")
     parser.add_argument("--window", metavar="N", type=int, default=-1, help="which window (default: -1, the last one)")
-    parser.add_argument("--device", metavar="N", type=int, help="which device (default: the first)")
+    device = "which device, of BASE too (default: the first of each)"
+    parser.add_argument("--device", metavar="N", type=int, help=device)
+    parser.add_argument("--base-device", metavar="N", type=int, help="with --compare: another device of BASE")
     parser.add_argument("--rows", metavar="N", type=int, default=ROW_LIMIT, help="rows of a table; 0 shows all of them")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     chosen = [option for option in _TABLES if getattr(arguments, option)]
-    wrong = _wrong(arguments, len(chosen) + (arguments.compare is not None))
+    wrong = _wrong(arguments)
     if wrong:
-        print(f"instrument profile: {wrong}", file=sys.stderr)
-        return 2
+        arguments.wrong_call(wrong)
     found = profile(arguments.path, arguments.window, arguments.device)
-    base = None if arguments.compare is None else profile(arguments.compare)
+    base = _base(arguments)
     sections = [_Section("", _TABLES[option](found)) for option in chosen]
     if base is not None:
         comparison = found.compare(base)
         sections.append(_Section(comparison.title, [*comparison.tables(), comparison.operators]))
     written = None if arguments.timeline is None else timeline.write(found.captures, arguments.timeline)
     if arguments.json:
-        print(json.dumps(_json(found, sections, arguments.timeline, written), indent=2, allow_nan=False))
+        forms.print_json(_json(found, base, sections, arguments.timeline, written))
     elif arguments.csv:
-        print(sections[0].tables[-1].to_csv(), end="")
+        tables = _shown(found, sections)
+        columns = list(dict.fromkeys(column for table in tables for column in table.columns))
+        forms.print_tables({table.name: table.records() for table in tables}, columns)
     else:
         print("\n\n".join(_texts(found, sections, arguments, written)))
     has_report = not sections and written is None
@@ -79,15 +81,23 @@ def run(arguments: argparse.Namespace) -> int:
         _tell_choice(found)
     if base is not None:
         _tell_choice(base)
+        _tell_devices(found, base)
     _tell_incomplete(found, has_report or arguments.advice or arguments.json)
     _tell_losses(found, written, has_report)
     return 0
 
 
-def _wrong(arguments: argparse.Namespace, sections: int) -> str:
-    if arguments.csv and sections != 1:
-        options = ", ".join(f"--{option}" for option in _TABLES)
-        return f"--csv prints one table: give one of {options}, --compare"
+def _base(arguments: argparse.Namespace) -> Profile | None:
+    """Return the profile to compare with, of the same device unless `--base-device` says another."""
+    if arguments.compare is None:
+        return None
+    device = arguments.device if arguments.base_device is None else arguments.base_device
+    return profile(arguments.compare, device=device)
+
+
+def _wrong(arguments: argparse.Namespace) -> str:
+    if arguments.base_device is not None and arguments.compare is None:
+        return "--base-device is for --compare; give it too"
     if arguments.timeline is not None and not arguments.timeline.endswith(_TIMELINES):
         expected = " or ".join(_TIMELINES)
         return f"--timeline is {escape(arguments.timeline)}; its name says how it is written, and ends in {expected}"
@@ -100,27 +110,39 @@ def _texts(
     found: Profile, sections: list[_Section], arguments: argparse.Namespace, written: timeline.Written | None
 ) -> Iterator[str]:
     for section in sections:
-        yield from filter(None, [escape(section.title)])
+        yield from filter(None, [prose(escape(section.title))])
         for table in dict.fromkeys(section.tables):
-            yield _advice_text(table) if table.name == _ADVICE else table.text(arguments.rows or None)
+            yield _advice_text(table) if table.name == _ADVICE else table.text(arguments.rows or None, None, screen())
     if written is not None:
-        yield f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it"
+        yield prose(f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it", "  ")
     elif not sections:
-        yield str(found)
+        yield report.text(found, screen(), has_whole_names=True)
+
+
+def _shown(found: Profile, sections: list[_Section]) -> list[Table]:
+    """Return the tables that were asked for, each once; all of the profile where none was."""
+    return list(dict.fromkeys(table for one in sections for table in one.tables)) or save.tables(found)
 
 
 def _json(
-    found: Profile, sections: list[_Section], path: str | None, written: timeline.Written | None
+    found: Profile, base: Profile | None, sections: list[_Section], path: str | None, written: timeline.Written | None
 ) -> dict[str, Any]:
-    if not sections and written is None:
-        return save.to_json(found)
-    result: dict[str, Any] = {"path": found.path, "window": found.number}
-    result |= {"device": found.device, "target": found.target}
-    for section in sections:
-        result |= {table.name: table.to_json() for table in section.tables}
+    result = _window(found)
+    if base is not None:
+        result["base"] = _window(base)
+    if sections or written is None:
+        result |= {} if sections else save.to_json(found)
+        result["tables"] = {table.name: table.to_json() for table in _shown(found, sections)}
     if written is not None:
-        result["timeline"] = {"path": path, **written._asdict()}
+        result["timeline"] = {"file": path, **written._asdict()}
     return result
+
+
+def _window(found: Profile) -> dict[str, Any]:
+    """Return which window of which device a profile is of."""
+    run = os.path.basename(os.path.abspath(found.path))
+    where = {"run": run, "path": found.path, "window": found.number}
+    return {**where, "device": found.device, "target": found.target}
 
 
 def _advice(found: Profile) -> Table:
@@ -129,22 +151,31 @@ def _advice(found: Profile) -> Table:
 
 
 def _advice_text(table: Table) -> str:
-    """Sentences as they are: a table would cut them."""
-    return "\n".join(map(escape, table["text"].tolist())) or "No advice: no figure of this profile stands out."
+    """Return sentences, which a table would cut."""
+    sentences = [prose(escape(sentence), "  ") for sentence in table["text"].tolist()]
+    return "\n".join(sentences) or prose("No advice: no figure of this profile stands out.")
 
 
 def _tell_choice(found: Profile) -> None:
     """Which of several runs at the path this is."""
     choice = report.choice(found)
     if choice:
-        print(f"instrument: window {found.number} of {escape(found.path)}, {escape(choice)}", file=sys.stderr)
+        tell(f"window {found.number} of {found.path}, {choice}")
+
+
+def _tell_devices(found: Profile, base: Profile) -> None:
+    """Warn where the two sides are of different devices."""
+    sides = [(one.target, one.device) for one in (found, base)]
+    if sides[0] != sides[1]:
+        new, old = (f"{one.target} {one.device} of {one.path}" for one in (found, base))
+        tell(f"{new} is compared with {old}: differences may be those of the devices")
 
 
 def _tell_incomplete(found: Profile, is_told: bool) -> None:
     """That a window is not what was asked for, unless the output has said so."""
     if found.metadata.get("complete") is False and not is_told:
-        reason = escape(str(found.metadata.get("reason") or "")).rstrip(".")
-        print(f"instrument: window {found.number} is not complete{f': {reason}' if reason else ''}", file=sys.stderr)
+        reason = str(found.metadata.get("reason") or "").rstrip(".")
+        tell(f"window {found.number} is not complete{f': {reason}' if reason else ''}")
 
 
 #: What a timeline leaves out -> in words, where it has none.
@@ -159,8 +190,8 @@ _LEFT_OUT = {
 def _tell_losses(found: Profile, written: timeline.Written | None, has_report: bool) -> None:
     """What is not in the output, unless the report has said so."""
     for what, amount in (written.left_out if written is not None else {}).items():
-        print(f"instrument: not in the timeline: {escape(_LEFT_OUT.get(what, what))}: {amount}", file=sys.stderr)
+        tell(f"not in the timeline: {_LEFT_OUT.get(what, what)}: {amount}")
     count = len(found.problems)
     if count and not has_report:
         kinds = "1 kind" if count == 1 else f"{count} kinds"
-        print(f"instrument: {kinds} of losses in this trace, which the report lists", file=sys.stderr)
+        tell(f"{kinds} of losses in this trace, which the report lists")

@@ -11,19 +11,30 @@ from typing import Any
 from instrument.errors import NoSuchRun
 from instrument.read.points import Scalars, called, clock
 from instrument.read.run import Run
-from instrument.show import curve, describe, forms
-from instrument.show.formats import matching, no_match
-from instrument.show.runs import one_by_one, tell, tell_replaced
-from instrument.show.tables import Cell, escape, name, table
+from instrument.show import curve, describe, directions, follow, forms, tags
+from instrument.show.runs import PATHS, Selection, tell, tell_replaced
+from instrument.show.tables import Cell, escape, name, prose, table, width
 
-_COLUMNS = ("run", "tag", "device", "host", "step", "wall_time", "value")
+_COLUMNS = ("run", "path", "tag", "device", "host", "step", "wall_time", "value")
+_SORTABLE = (
+    "run", "tag", "points", "first_step", "last_step", "last_wall_time", "first", "last", "min", "min_step", "max",
+    "max_step", "best", "best_step", "nan_count", "first_nonfinite_step",
+)  # fmt: skip
+#: On a terminal that is less than wide, curves are narrow.
+_WIDE, _NARROW_CURVE = 100, 12
+#: Fields that the column of steps shows.
+_IN_STEPS = ("first_step", "last_step")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    runs = "the directory of a run or of several, or an event file"
-    parser.add_argument("runs", metavar="RUN", nargs="+", help=runs)
-    parser.add_argument("--tag", metavar="GLOB", default="*", help="only tags that match, as in 'loss/*'")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
+    tags.add_tag_options(parser)
     parser.add_argument("--last", metavar="N", type=int, help="also the last N points of each series")
+    order = f"the series in the order of this field, with `best` the best first: {', '.join(_SORTABLE)}"
+    parser.add_argument("--sort", metavar="FIELD", choices=_SORTABLE, help=order)
+    parser.add_argument("--descending", action="store_true", help="with --sort: the other way round")
+    directions.add_direction_options(parser)
+    follow.add_follow_option(parser)
     forms.add_forms(parser, "every point, or the last N,")
     parser.set_defaults(command=run)
 
@@ -32,8 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 class _Series:
     """The numbers that one writer recorded under one tag; of its columns the last entries where so many were asked."""
 
+    name: str
     run: Run
     points: Scalars
+    direction: str
     last: int | None
 
     def columns(self) -> dict[str, list[Any]]:
@@ -42,22 +55,36 @@ class _Series:
         columns = {"step": points.step, "wall_time": points.wall_time, "value": points.value}
         return {name: column[part].tolist() for name, column in columns.items()}
 
+    def row(self) -> describe.Row:
+        """Return all but the points."""
+        row = {"run": self.name, "path": self.run.path, **describe.summary(self.points)}
+        del row["superseded_points"]  # those of the whole series are told beside the output
+        return row | directions.best(self.points, self.direction)
+
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.last is not None and arguments.last < 1:
-        print(f"instrument scalars: --last is {arguments.last}; it is a number of points from 1 on", file=sys.stderr)
-        return 2
-    series = _series(arguments)
+        arguments.wrong_call(f"--last is {arguments.last}; it is a number of points from 1 on")
+    if arguments.descending and arguments.sort is None:
+        arguments.wrong_call("--descending is for --sort; give it too")
+    if arguments.follow:
+        return follow.follow(arguments, "scalar", _COLUMNS, lambda runs: "\n\n".join(_texts(arguments, runs)))
+    runs = Selection(arguments.runs)
+    series = _series(arguments, runs)
     first = next(series, None)
     if first is None:
         return 1
-    if arguments.csv:
-        forms.print_csv(_COLUMNS, (row for one in _chain(first, series) for row in _points(one)))
+    chained = _chain(first, series)
+    if arguments.csv and arguments.sort is None:
+        forms.print_csv(_COLUMNS, (row for one in chained for row in _points(one)))
+    elif arguments.csv:
+        rows = _sorted(arguments, (one.row() | {"points_of": list(_points(one))} for one in chained))
+        forms.print_csv(_COLUMNS, (point for row in rows for point in row["points_of"]))
     elif arguments.json:
-        forms.print_json([_json(one) for one in _chain(first, series)])
+        forms.print_json(_sorted(arguments, (one.row() | {"values": one.columns()} for one in chained)))
     else:
-        print("\n\n".join(_texts([_shown(one) for one in _chain(first, series)])))
-    return 0
+        print("\n\n".join(_texts_of(arguments, chained)))
+    return runs.status
 
 
 def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
@@ -65,32 +92,68 @@ def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
     yield from others
 
 
-def _series(arguments: argparse.Namespace) -> Iterator[_Series]:
-    """The series of all runs, one after the other; runs without one are told on stderr."""
-    for found in one_by_one(arguments.runs):
+def _series(arguments: argparse.Namespace, runs: Selection) -> Iterator[_Series]:
+    """Iterate over the series of all runs; runs without one are told on stderr."""
+    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    for run_name, found in runs:
         known = found.tags().get("scalar", [])
-        tags = matching(known, arguments.tag)
+        chosen = wanted(known)
         if not known:
             tell(f"{found.path}: no scalars")
-        elif not tags:
-            tell(str(NoSuchRun(no_match(found, arguments.tag, known))))
-        for tag in tags:
-            for points in found.scalars(tag).by_writer().values():
-                yield _Series(found, points, arguments.last)
-        tell_replaced(found, tags)
+        elif not chosen:
+            tell(str(NoSuchRun(wanted.no_match(found, known))))
+        yield from _series_of(arguments, run_name, found, chosen, direction)
+        tell_replaced(found, chosen)
+
+
+def _series_of(
+    arguments: argparse.Namespace, run_name: str, run: Run, chosen: list[str], direction: directions.Directions
+) -> Iterator[_Series]:
+    for tag in chosen:
+        for points in run.scalars(tag).by_writer().values():
+            yield _Series(run_name, run, points, direction(tag), arguments.last)
 
 
 def _points(series: _Series) -> Iterator[tuple[Any, ...]]:
-    head = (series.run.path, series.points.tag, *series.points.writers[0])
+    head = (series.name, series.run.path, series.points.tag, *series.points.writers[0])
     return ((*head, *point) for point in zip(*series.columns().values(), strict=True))
 
 
-def _json(series: _Series) -> describe.Row:
-    row = {key: value for key, value in describe.summary(series.points).items() if key != "superseded"}
-    return {"run": series.run.path, **row, "values": series.columns()}
+def _sorted(arguments: argparse.Namespace, rows: Iterator[describe.Row]) -> list[describe.Row]:
+    return list(rows) if arguments.sort is None else directions.sorted_rows(rows, arguments.sort, arguments.descending)
 
 
 # ---------------------------------------------------------------- text
+
+
+def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterator[str]:
+    """What is printed of runs that are followed, as they are now."""
+    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    series = [
+        one
+        for run_name, run in runs
+        for one in _series_of(arguments, run_name, run, wanted(run.tags().get("scalar", [])), direction)
+    ]
+    if series:
+        yield from _texts_of(arguments, iter(series))
+
+
+def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Iterator[str]:
+    """One table, without the columns that say nothing: the only run, the only writer, no NaN; then points.
+
+    The curves of a tag have one scale, so that those of several runs can be compared.
+    """
+    ordered = _sorted(arguments, (one.row() | {"shown": _shown(one, arguments.sort)} for one in series))
+    shown = [row["shown"] for row in ordered]
+    by_tag: dict[Cell, list[curve.Reduced]] = {}
+    for one in shown:
+        by_tag.setdefault(one.cells["tag"], []).append(one.curve)
+    scales = {tag: curve.common_scale(curves) for tag, curves in by_tag.items()}
+    marks = curve.marks(getattr(sys.stdout, "encoding", None))
+    rows = [one.cells | {"curve": one.curve.text(marks, scales[one.cells["tag"]])} for one in shown]
+    keys = [key for key in rows[0] if _tells(key, [row[key] for row in rows])]
+    yield table([key.upper().replace("_", " ") for key in keys], [[row[key] for key in keys] for row in rows])
+    yield from (one.last_points for one in shown if one.last_points)
 
 
 @dataclass
@@ -98,35 +161,33 @@ class _Shown:
     """What is printed of a series, without its points."""
 
     cells: dict[str, Cell]
+    curve: curve.Reduced
     last_points: str
 
 
-def _shown(series: _Series) -> _Shown:
-    row = describe.summary(series.points)
-    marks = curve.marks(getattr(sys.stdout, "encoding", None))
-    cells: dict[str, Cell] = {"run": name(series.run.path), "tag": name(row["tag"])}
+def _shown(series: _Series, sort: str | None) -> _Shown:
+    row = series.row()
+    cells: dict[str, Cell] = {"run": name(series.name), "tag": name(row["tag"])}
     cells["writer"] = name(called(series.points.writers[0]))
-    cells["curve"] = curve.text(series.points.value, marks)
-    cells |= {key: row[key] for key in ("last", "min", "max", "nan", "points")}
+    cells["curve"] = ""  # drawn when the scale of all that are shown is known
+    cells |= {key: row[key] for key in ("last", "min", "max")}
+    cells |= {"not finite": describe.not_finite(row), "points": row["points"]}
     cells["steps"] = f"{row['first_step']}..{row['last_step']}"
-    return _Shown(cells, "" if series.last is None else _last_points(series))
+    if sort not in (*cells, *_IN_STEPS, None):
+        cells |= {key: row[key] for key in (("best", "best_step") if str(sort).startswith("best") else (str(sort),))}
+    drawn = curve.reduced(series.points.value, _NARROW_CURVE if (width() or _WIDE) < _WIDE else curve.WIDTH)
+    return _Shown(cells, drawn, "" if series.last is None else _last_points(series))
 
 
 def _last_points(series: _Series) -> str:
     columns = series.columns()
     rows = [(step, clock(wall_time), value) for step, wall_time, value in zip(*columns.values(), strict=True)]
     count = f"the last {len(rows)} of {len(series.points)} points"
-    head = f"{name(series.points.tag)} of {escape(series.run.path)}: {count}"
-    return f"{head}\n{table(('STEP', 'TIME', 'VALUE'), rows)}"
-
-
-def _texts(shown: list[_Shown]) -> Iterator[str]:
-    """One table, without the columns that say nothing: the only run, the only writer, no NaN; then points."""
-    rows = [one.cells for one in shown]
-    keys = [key for key in rows[0] if key not in ("run", "writer", "nan") or _tells(key, [row[key] for row in rows])]
-    yield table([key.upper() for key in keys], [[row[key] for key in keys] for row in rows])
-    yield from (one.last_points for one in shown if one.last_points)
+    head = f"{name(series.points.tag)} of {escape(series.name)}: {count}"
+    return f"{prose(head)}\n{table(('STEP', 'TIME', 'VALUE'), rows)}"
 
 
 def _tells(key: str, cells: list[Cell]) -> bool:
-    return any(cells) if key == "nan" else len(set(cells)) > 1
+    if key == "not finite":
+        return any(cells)
+    return len(set(cells)) > 1 if key in ("run", "writer") else True

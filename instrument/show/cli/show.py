@@ -1,94 +1,149 @@
-"""`instrument show RUN`: what a run recorded, as tables, JSON or CSV."""
+"""`instrument show RUN...`: what runs recorded, as tables, JSON or CSV."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+from instrument.errors import NoSuchRun
+from instrument.read.hints import ranges
 from instrument.read.points import called, clock
-from instrument.read.run import read
-from instrument.show import describe
-from instrument.show.forms import add_forms, print_json, print_records
-from instrument.show.tables import Cell, escape, name, number, table
+from instrument.read.run import Run
+from instrument.show import describe, follow, forms, tags
+from instrument.show.runs import PATHS, Selection, tell_or_raise
+from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
 
 #: Columns that are left out where they say nothing: all zero, all empty, or one writer only.
-_OPTIONAL = ("writer", "superseded", "nan", "positive_infinity", "negative_infinity", "mapping")
+_OPTIONAL = (
+    "writer", "superseded", "superseded_points", "not finite", "nan_count", "positive_infinity_count",
+    "negative_infinity_count", "mapping",
+)  # fmt: skip
+_HEADS = {
+    "nan_count": "NAN", "positive_infinity_count": "INFINITY", "negative_infinity_count": "-INFINITY",
+    "superseded_points": "SUPERSEDED",
+}  # fmt: skip
+#: Fields of a row that other columns show.
+_ELSEWHERE = ("host", "last_step", "torn", "min_step", "max_step", "first_nonfinite_step")
+_POINT = ("run", "path", "kind", "tag", "device", "host", "step", "wall_time")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="the directory of a run, or one of its event files")
-    parser.add_argument("--tag", help="show every point of this tag")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
+    tags.add_tag_options(parser, "show every point of the tags that match, as in 'loss/*'")
     parser.add_argument("--rank", metavar="N", type=int, help="only what this rank of a training recorded")
     parser.add_argument("--superseded", action="store_true", help="with --tag: also points that a restart replaced")
-    add_forms(parser, "all of it (CSV: the tags, or the points of the tag)")
+    follow.add_follow_option(parser)
+    forms.add_forms(parser, "all of it")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.superseded and arguments.tag is None:
-        print("instrument show: --superseded is for the points of one tag; give --tag too", file=sys.stderr)
-        return 2
-    opened = read(arguments.run)
-    if arguments.rank is not None:
-        opened = opened.of_rank(arguments.rank)
-    if arguments.tag is None:
-        report = describe.overview(opened)
-    else:
-        report = describe.points_of(opened, arguments.tag, arguments.superseded)
+    if arguments.superseded and not arguments.tag:
+        arguments.wrong_call("--superseded is for the points of tags; give --tag too")
+    if arguments.follow:
+        return follow.follow(arguments, "", (*_POINT, *describe.FACTS), lambda runs: _now(arguments, runs))
+    runs = Selection(arguments.runs)
+    reports, lacking = [], []
+    for run_name, found in runs.quietly():  # the reports have what is missing
+        try:
+            reports.append(_report(arguments, run_name, found))
+        except NoSuchRun as error:
+            lacking.append(error)
+    status = tell_or_raise(lacking, bool(reports))
     if arguments.json:
-        print_json(report)
+        forms.print_json(reports)
     elif arguments.csv:
-        _csv(report)
+        forms.print_tables(_tables(reports))
     else:
-        print("\n\n".join(_overview(report) if arguments.tag is None else _points(report)))
-    return 0
+        print("\n\n".join(text for report in reports for text in _texts(arguments, report)))
+    return runs.status or status
 
 
-def _csv(report: describe.Row) -> None:
-    kinds = report["tags"] if "tags" in report else report["kinds"]
-    rows = [{"kind": kind, **row} for kind, rows in kinds.items() for row in rows]
-    print_records(rows, list(dict.fromkeys(key for row in rows for key in row)) or ["kind"])
+def _report(arguments: argparse.Namespace, run_name: str, run: Run) -> describe.Row:
+    """Return what is shown of a run; raises `NoSuchRun` where it has no such tag or rank."""
+    wanted = tags.chosen_tags(arguments)
+    if arguments.rank is not None:
+        run = run.of_rank(arguments.rank)
+    if not arguments.tag:
+        return describe.overview(run, run_name, wanted)
+    report = describe.series_of(run, run_name, wanted, arguments.superseded)
+    if not report["series"]:
+        raise NoSuchRun(wanted.no_match(run, [tag for known in run.tags().values() for tag in known]))
+    return report
+
+
+def _now(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> str:
+    """What is printed of runs that are followed, as they are now."""
+    reports = [_report(arguments, run_name, run) for run_name, run in runs]
+    return "\n\n".join(text for report in reports for text in _texts(arguments, report))
+
+
+def _tables(reports: list[describe.Row]) -> dict[str, list[describe.Row]]:
+    """The rows of all runs by their sort; each names its run."""
+    tables: dict[str, list[describe.Row]] = {}
+    for report in reports:
+        run = {"run": report["run"], "path": report["path"]}
+        if "series" in report:
+            rows = {"values": [_point(one, row) for one in report["series"] for row in one["values"]]}
+        else:
+            rows = {"runs": [{"ranks": report["ranks"], "has_profile": report["has_profile"]}]}
+            rows |= {"files": report["files"]}
+            rows |= {"tags": [{"kind": kind, **row} for kind, rows in report["tags"].items() for row in rows]}
+            rows |= {
+                "lineage": [{"name": key, "value": value} for key, value in describe.flat(report["lineage"]) if key]
+            }
+        rows |= {"gaps": report["gaps"], "damage": report["damage"]}
+        for sort, some in rows.items():
+            tables.setdefault(sort, []).extend({**run, **row} for row in some)
+    return tables
+
+
+def _point(series: describe.Row, row: describe.Row) -> describe.Row:
+    return {key: series[key] for key in ("kind", "tag", "superseded_points")} | row
+
+
+# ---------------------------------------------------------------- text
+
+
+def _texts(arguments: argparse.Namespace, report: describe.Row) -> Iterator[str]:
+    yield from _points(report) if arguments.tag else _overview(report)
+    for title in ("gaps", "damage"):
+        if report[title]:
+            yield _section(title, report[title])
 
 
 def _overview(report: describe.Row) -> Iterator[str]:
-    ranks = f", ranks {', '.join(map(str, report['ranks']))}" if len(report["ranks"]) > 1 else ""
-    yield f"{name(report['name'])} in {escape(report['path'])}{ranks}"
+    ranks = f", ranks {ranges(report['ranks'])}" if len(report["ranks"]) > 1 else ""
+    yield prose(f"{name(report['run'])} in {escape(report['path'])}{ranks}", "  ")
     yield _section("files", report["files"])
     if report["has_profile"]:
-        yield f"A profile is there, too: instrument profile {shlex.quote(escape(report['path']))}"
+        yield prose(f"A profile is there, too: instrument profile {shlex.quote(escape(report['path']))}", "  ")
     for kind, rows in report["tags"].items():
         yield _section(kind, rows)
     if report["lineage"]:
         rows = [{"lineage": key, "value": _leaf(value)} for key, value in describe.flat(report["lineage"])]
         yield _section("", rows)
-    yield from _missing(report)
 
 
 def _points(report: describe.Row) -> Iterator[str]:
-    yield f"{name(report['tag'])} of {name(report['name'])} in {escape(report['path'])}"
-    for kind, rows in report["kinds"].items():
-        yield _section(kind, rows)
-        if report["not_shown"][kind]:
-            yield f"superseded points that are not shown (--superseded shows them): {report['not_shown'][kind]}"
-    yield from _missing(report)
-
-
-def _missing(report: describe.Row) -> Iterator[str]:
-    for title in ("gaps", "damage"):
-        if report[title]:
-            yield _section(title, report[title])
+    for series in report["series"]:
+        yield prose(f"{name(series['tag'])} of {name(report['run'])} in {escape(report['path'])}", "  ")
+        yield _section(series["kind"], series["values"])
+        if series["superseded_points"]:
+            count = series["superseded_points"]
+            yield prose(f"superseded points that are not shown (--superseded shows them): {count}", "  ")
 
 
 def _section(title: str, rows: list[describe.Row]) -> str:
     cells = [_cells(row) for row in rows]
     keys = list(dict.fromkeys(key for row in cells for key in row))
     keys = [key for key in keys if key not in _OPTIONAL or _says_something(key, [row.get(key) for row in cells])]
-    body = table([key.replace("_", " ").upper() for key in keys], [[row.get(key) for key in keys] for row in cells])
-    return f"{title}\n{body}" if title else body
+    heads = [_HEADS.get(key, key.replace("_", " ").upper()) for key in keys]
+    body = table(heads, [[row.get(key) for key in keys] for row in cells])
+    return f"{paint(title, BOLD)}\n{body}" if title else body
 
 
 def _says_something(key: str, cells: list[Cell]) -> bool:
@@ -97,6 +152,9 @@ def _says_something(key: str, cells: list[Cell]) -> bool:
 
 def _cells(row: describe.Row) -> dict[str, Cell]:
     """A row as it is shown: two steps in one cell, device and host in one, times as local time."""
+    if "first_nonfinite_step" in row:
+        counts = ("nan_count", "positive_infinity_count", "negative_infinity_count")
+        row = {key: value for key, value in row.items() if key not in counts} | {"not finite": describe.not_finite(row)}
     cells: dict[str, Cell] = {}
     for key, value in row.items():
         if key == "first_step":
@@ -105,13 +163,13 @@ def _cells(row: describe.Row) -> dict[str, Cell]:
             cells["writer"] = name(called((value, row["host"])))
         elif key in ("wall_time", "last_wall_time"):
             cells[key.replace("wall_", "")] = clock(value)
-        elif key == "path":
-            cells["file"] = name(os.path.basename(value))
+        elif key == "file":
+            cells[key] = name(os.path.basename(value))
         elif key == "shape":
             cells[key] = "x".join(map(str, value)) or "scalar"
         elif key in ("reason", "error"):
             cells[key] = escape(value)
-        elif key not in ("host", "last_step", "torn"):
+        elif key not in _ELSEWHERE:
             cells[key] = _cell(value)
     return cells
 

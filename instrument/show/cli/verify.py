@@ -1,39 +1,47 @@
-"""`instrument verify PATH`: check every frame and every value; exit code 0 where all is whole, 1 where not.
+"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not.
 
-What a ring buffer holds that outlived its recorder is checked as if it stood in the event files."""
+What a ring buffer holds that outlived its recorder is checked as if it stood in the event files.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
+from instrument.errors import NoSuchRun
 from instrument.read import verify
 from instrument.read.verify import Report
 from instrument.show import forms
-from instrument.show.runs import tell
-from instrument.show.tables import escape, name, table
+from instrument.show.describe import damaged
+from instrument.show.progress import Progress, in_bytes
+from instrument.show.runs import tell, tell_or_raise
+from instrument.show.tables import escape, name, prose, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="an event file, a run, or a directory with runs below it")
+    what = "an event file, a run, or a directory with runs below it"
+    parser.add_argument("paths", metavar="PATH", nargs="+", help=what)
     forms.add_forms(parser, "the files")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    files, notes = verify.files_at(arguments.path)
-    for note in notes:
-        tell(note)
-    reports = []
-    for path in files:
-        try:
-            reports.append(verify.check(path))
-        except OSError as error:
-            tell(f"{path} cannot be read: {error.strerror}")
-    for path, ring in verify.rings_at(arguments.path):
+    files, status = files_of(arguments.paths)
+    reports, others = list[Report](), list[Exception]()
+    with Progress("verify", sum(map(size, files)), in_bytes) as progress:
+        for path in files:
+            progress.advance(path)
+            try:
+                reports.append(verify.check(path))
+            except NoSuchRun as error:
+                others.append(error)
+            except OSError as error:
+                tell(f"{path} cannot be read: {error.strerror}")
+            progress.advance("", size(path))
+    rings = {path: ring for one in arguments.paths for path, ring in verify.rings_at(one)}
+    for path, ring in rings.items():
         if ring.events:
             tell(
                 f"{path} holds {ring.events} events of a recorder that was killed; readers show them, and `instrument "
@@ -42,44 +50,82 @@ def run(arguments: argparse.Namespace) -> int:
         if ring.damage:
             reports.append(Report(path, ring.size_bytes, values=ring.events, damage=ring.damage))
             files.append(path)
+    tell_or_raise(others, bool(reports))
     show(reports, arguments)
-    return 0 if len(reports) == len(files) and all(report.is_whole for report in reports) else 1
+    is_whole = len(reports) == len(files) and all(report.is_whole for report in reports)
+    return status if is_whole else 1
 
 
-def show(reports: Iterable[Report], arguments: argparse.Namespace, counted: str = "values") -> None:
-    """Print reports in the form that was asked for; `counted` is what their `values` are."""
+def size(path: str) -> int:
+    """Return the size of a file in bytes, 0 where it cannot be had."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def files_of(paths: Iterable[str]) -> tuple[list[str], int]:
+    """Return the event files at some paths, each once, and the exit status: 1 where one of the paths has none.
+
+    Such a path is told on stderr. Raises `NoSuchRun` where none of them has one.
+    """
+    files, wrong = list[str](), list[NoSuchRun]()
+    for path in paths:
+        try:
+            some, notes = verify.files_at(path)
+        except NoSuchRun as error:
+            wrong.append(error)
+            continue
+        files += some
+        for note in notes:
+            tell(note)
+    status = tell_or_raise(wrong, bool(files))
+    return list(dict.fromkeys(files)), status
+
+
+def show(
+    reports: Iterable[Report], arguments: argparse.Namespace, counted: str = "values", written: Iterable[str] = ()
+) -> None:
+    """Print reports in the form that was asked for; `counted` is what their `values` are.
+
+    `written` are the files that were made of them, if any were.
+    """
     rows = [(_row(report, counted), report) for report in reports]
-    if arguments.json:
-        forms.print_json([row | {"damage": [asdict(one) for one in report.damage]} for row, report in rows])
-    elif arguments.csv:
-        forms.print_records((row for row, _ in rows), _columns(counted))
-    else:
-        heads = [key.replace("_", " ").upper() for key in _columns(counted)]
-        print(table(heads, [_cells(row) for row, _ in rows]))
-        for _, report in rows:
-            for one in report.damage:
-                print(f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}")
-        whole = sum(report.is_whole for _, report in rows)
-        print(f"{len(rows)} file{'s' * (len(rows) != 1)}, {len(rows) - whole} damaged")
+    for (row, _), target in zip(rows, written, strict=False):
+        row["written"] = target
+    if arguments.json or arguments.csv:
+        whole = [row | {"damage": [damaged(one) for one in report.damage]} for row, report in rows]
+        if arguments.json:
+            forms.print_json(whole)
+        else:
+            forms.print_records(whole, () if whole else _columns(counted))
+        return
+    heads = [key.replace("_", " ").upper() for key in _columns(counted)]
+    print(table(heads, [_cells(row) for row, _ in rows]))
+    for _, report in rows:
+        for one in report.damage:
+            place = f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}"
+            print(prose(place, "  "))
+    whole_count = sum(report.is_whole for _, report in rows)
+    print(f"{len(rows)} file{'s' * (len(rows) != 1)}, {len(rows) - whole_count} damaged")
 
 
 def _columns(counted: str) -> tuple[str, ...]:
-    return "path", "bytes", "frames", counted, "damaged_places", "damaged_bytes", "unfinished_end"
+    return "file", "bytes", "frames", counted, "damaged_places", "damaged_bytes", "unfinished_ends"
 
 
 def _row(report: Report, counted: str) -> dict[str, Any]:
     torn = sum(one.torn for one in report.damage)
     return {
-        "path": report.path,
+        "file": report.path,
         "bytes": report.size_bytes,
         "frames": report.frames,
         counted: report.values,
         "damaged_places": len(report.damage) - torn,
         "damaged_bytes": sum(one.bytes_skipped for one in report.damage),
-        "unfinished_end": bool(torn),
+        "unfinished_ends": torn,
     }
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
-    shown = row | {"path": name(row["path"]), "unfinished_end": "yes" if row["unfinished_end"] else ""}
-    return list(shown.values())
+    return [name(value) if isinstance(value, str) else value for key, value in row.items() if key != "written"]

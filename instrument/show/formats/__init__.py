@@ -7,20 +7,19 @@ Values are decoded one by one, so that the memory used is that of a batch of poi
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple
 
 from instrument.errors import NoSuchRun
-from instrument.read.points import quoted
+from instrument.read.points import Points
 from instrument.read.run import Run
 from instrument.show.describe import plain
 from instrument.show.formats.folder import Folder
-
-_NAMED_AT_MOST = 5
+from instrument.show.tags import ALL_TAGS, TagFilter
 
 
 class Format(NamedTuple):
@@ -44,7 +43,7 @@ FORMATS = {
 class Written(NamedTuple):
     """A file, or a folder of files, with the points that are in it; `tag` is empty where it holds all tags."""
 
-    path: str
+    file: str
     kind: str
     tag: str
     points: int
@@ -60,6 +59,13 @@ class Job:
     tags: dict[str, list[str]]
     superseded: bool = False
     left_out: list[str] = field(default_factory=list)
+    #: Called with each tag whose points are about to be written.
+    on_tag: Callable[[str], None] = lambda tag: None
+
+    def points(self, kind: str, tag: str) -> Points:
+        """Return the points of a tag that are exported."""
+        self.on_tag(tag)
+        return self.run.points(kind, tag, self.superseded)
 
     def leave_out(self, kind: str, reason: str) -> None:
         """Tell that a kind has no place in this format."""
@@ -68,24 +74,31 @@ class Job:
 
 
 def export(
-    run: Run, to: str, out: str | os.PathLike[str], glob: str = "*", superseded: bool = False, force: bool = False
+    run: Run,
+    to: str,
+    out: str | os.PathLike[str],
+    wanted: TagFilter = ALL_TAGS,
+    superseded: bool = False,
+    force: bool = False,
+    on_tag: Callable[[str], None] = lambda tag: None,
 ) -> tuple[list[Written], list[str]]:
     """Write the points of a run into the folder `out`; what was written, and in words what was not.
 
     Args:
         to: the format, a key of `FORMATS`.
-        glob: which tags; see `matching`.
+        wanted: which tags.
         superseded: also the points that a restart replaced.
         force: replace files in a folder that is not empty.
+        on_tag: called with each tag whose points are about to be written.
 
     Raises:
         NoSuchRun: the run has nothing that could be exported.
         InstrumentError: the folder is not empty, or a package is missing.
     """
-    tags = {kind: found for kind, tags in run.tags().items() if (found := matching(tags, glob))}
-    if not tags and glob != "*":
-        raise NoSuchRun(no_match(run, glob, [tag for known in run.tags().values() for tag in known]))
-    job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded)
+    tags = {kind: found for kind, tags in run.tags().items() if (found := wanted(tags))}
+    if not tags and not wanted.takes_all:
+        raise NoSuchRun(wanted.no_match(run, [tag for known in run.tags().values() for tag in known]))
+    job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded, on_tag=on_tag)
     written = list(import_module(FORMATS[to].module).export(job))
     if FORMATS[to].with_lineage and run.lineage:
         with job.folder.text("lineage.json") as file:
@@ -96,18 +109,6 @@ def export(
         raise NoSuchRun(f"nothing of run {run.name!r} can be exported to {to}: {reasons}")
     _tell_superseded(job)
     return written, job.left_out
-
-
-def no_match(run: Run, glob: str, tags: list[str]) -> str:
-    """That no tag matches, and which ones there are."""
-    shown = ", ".join(map(quoted, sorted(set(tags))[:_NAMED_AT_MOST]))
-    more = f" and {len(set(tags)) - _NAMED_AT_MOST} more" if len(set(tags)) > _NAMED_AT_MOST else ""
-    return f"run {run.name!r} has no tag that matches {quoted(glob)}; it has {shown or 'none at all'}{more}"
-
-
-def matching(tags: list[str], glob: str) -> list[str]:
-    """The tags that are called `glob`, or match it; `*` stands for any characters, `/` among them."""
-    return [tag for tag in tags if tag == glob or fnmatch.fnmatchcase(tag, glob)]
 
 
 def _tell_superseded(job: Job) -> None:

@@ -27,7 +27,7 @@ def export(job: Job) -> Iterator[Written]:
     """Write `KIND.csv` or `KIND.json` for each kind."""
     for kind, tags in job.tags.items():
         form = _csv(kind) if job.to == "csv" else _json(kind)
-        found = (job.run.points(kind, tag, job.superseded) for tag in tags)
+        found = (job.points(kind, tag) for tag in tags)
         name = f"{kind}.{job.to}"
         with job.folder.text(name) as file:
             count = _write(file, form, (batch for points in found for batch in rows.batches(points)))
@@ -72,7 +72,8 @@ def _write_batch(file: IO[str], form: _Form, batch: rows.Batch) -> None:
         file.write(form.between.join([form.row % row for row in zip(*texts, strict=True)]))
         return
     between = form.row.split("%s")
-    for index, row in enumerate(zip(*map(list, batch.columns.values()), strict=True)):
+    columns = [_plain(column) for column in batch.columns.values()]
+    for index, row in enumerate(zip(*columns, strict=True)):
         file.write(form.between if index else "")
         for before, value in zip(between, row, strict=False):
             file.write(before)
@@ -80,12 +81,18 @@ def _write_batch(file: IO[str], form: _Form, batch: rows.Batch) -> None:
         file.write(between[-1])
 
 
+def _plain(column: Any) -> list[Any]:
+    """Return a column as Python's own values: NumPy 2 writes its numbers as `np.float64(0.5)`."""
+    return column.tolist() if isinstance(column, np.ndarray) else [_python(value) for value in column]
+
+
 def _texts(column: Any, cell: Callable[[Any], str]) -> list[str]:
     """A column of numbers or texts; those of texts have few different ones, which are made once."""
     if isinstance(column, np.ndarray):
         is_plain = column.dtype.kind in "iu" or (column.dtype.kind == "f" and bool(np.isfinite(column).all()))
         return list(map(repr if is_plain else cell, column.tolist()))
-    return [cell(column[0])] * len(column) if len(set(column)) == 1 else list(map(cell, column))
+    values = _plain(column)
+    return [cell(values[0])] * len(values) if len(set(values)) == 1 else list(map(cell, values))
 
 
 def _csv_cell(value: Any) -> str:
@@ -114,7 +121,7 @@ def _json_array(array: NDArray[Any]) -> Iterator[str]:
 
 
 def _python(value: Any) -> Any:
-    """A number of NumPy's as one of Python's."""
+    """Return a number of NumPy as one of Python."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,0 +1,42 @@
+"""What a misspelt name may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+#: Comparing takes the square of the length: names of thousands of characters would take minutes.
+_COMPARED_CHARACTERS = 200
+_CUTOFF = 0.6
+#: How near a name is that a word abbreviates: by the initials of its parts, or as the beginning of one of them.
+_INITIALS, _BEGINNING = 0.9, 0.75
+
+
+def closest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """Return up to `count` names that come nearest to `word`, the nearest first; none where nothing is near."""
+    word = word[:_COMPARED_CHARACTERS].lower()
+    scored = [(_likeness(word, name.lower()), name) for name in known if len(name) <= _COMPARED_CHARACTERS]
+    near = sorted((-score, place, name) for place, (score, name) in enumerate(scored) if score >= _CUTOFF)
+    return [name for _, _, name in near[:count]]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'name'?" for the end of a message, or nothing where no name is near."""
+    near = closest(word, known)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _likeness(word: str, name: str) -> float:
+    """Return a number from 0 (nothing in common) to 1 (the same)."""
+    parts = [part for part in re.split(r"[\W_]+", name) if part]
+    score = 0.0
+    if len(word) > 1:
+        if word == "".join(part[0] for part in parts) or word == "".join(part[0] for part in parts[-len(word) :]):
+            score = _INITIALS
+        elif any(part.startswith(word) for part in parts):
+            score = _BEGINNING
+    matcher = difflib.SequenceMatcher(None, name, word)
+    if matcher.real_quick_ratio() >= _CUTOFF and matcher.quick_ratio() >= _CUTOFF:
+        score = max(score, matcher.ratio())
+    return score
