@@ -469,6 +469,24 @@ def test_a_file_that_is_newer_than_the_state(tmp_path: Path, in_file: int) -> No
     assert contents(tmp_path / "run") == whole
 
 
+def test_valid_frames_behind_a_hole(tmp_path: Path) -> None:
+    """After a crash of the machine, frames behind bytes that never came to the disk stay as well."""
+    (tmp_path / "run").mkdir()
+    recorder = Recorder(tmp_path / "run", boot_id=bytes(range(16)))
+    recorder.put(*(scalar(step) for step in range(8)))
+    state = recorder.control.state
+    recorder.commit(8, releases=False)
+    recorder.control.state = state
+    recorder.kill()
+    path = tmp_path / "run" / FILES["summary"]
+    data = bytearray(path.read_bytes())
+    data[200:300] = bytes(100)
+    path.write_bytes(data)
+    recover.recover_all(str(tmp_path / "run"))
+    assert path.read_bytes()[: len(data)] == data
+    assert sorted(steps(tmp_path / "run")) == list(range(8))
+
+
 def test_frames_that_the_ring_has_lost(tmp_path: Path) -> None:
     """After a crash of the machine a file keeps its frames, though the ring's pages never came to the disk."""
     events = [scalar(step) for step in range(8)]
