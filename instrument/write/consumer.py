@@ -133,7 +133,7 @@ class Drain:
         if jobs and not self._commit(jobs):
             return False
         for ring, position in zip(rings, positions, strict=True):
-            ring.release(position)
+            ring.release(ring.after_padding(position))
         return bool(jobs)
 
     def _commit(self, jobs: list[Job]) -> bool:
