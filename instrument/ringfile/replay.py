@@ -23,10 +23,11 @@ from instrument.eventfile import frame
 from instrument.eventfile.blocks import BlockReader
 from instrument.eventfile.reader import payloads
 from instrument.events import Event
-from instrument.ringfile import commit, record
+from instrument.ringfile import commit
 from instrument.ringfile.commit import Committer, Job, Notice, Report
 from instrument.ringfile.control import State
 from instrument.ringfile.snapshot import Record, Snapshot
+from instrument.ringfile.unpack import unpack
 
 _BATCH_BYTES = 1 << 20
 _DAMAGED = "the ring buffer was damaged when its processes ended"
@@ -113,7 +114,7 @@ def _jobs(
     last = Event(0, snapshot.header.created)
     for each in records:
         try:
-            event = record.unpack(each.payload, each.head_offset)
+            event = unpack(each.payload, each.head_offset)
         except CorruptMessage as error:
             yield _lost(each.sequence, last, 1, f"it cannot be decoded: {error}", paths, report, snapshot)
             expected = each.sequence + 1

@@ -14,8 +14,9 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.eventfile.reader import EventFileReader
 from instrument.events import Event, Item
-from instrument.ringfile import control, create, header, locks, record, recover, snapshot
+from instrument.ringfile import control, create, header, locks, recover, snapshot
 from instrument.ringfile.replay import replay
+from instrument.ringfile.unpack import unpack
 from tests.ringfile.build import FILES, Recorder, contents, expected, lineage, scalar
 
 DIALECTS = sorted(LAYOUTS)
@@ -331,7 +332,7 @@ def test_any_flipped_byte(tmp_path: Path, rng: np.random.Generator) -> None:
         Path(path).write_bytes(data)
         taken = snapshot.take(path)
         assert taken is not None
-        unpacked = [record.unpack(one.payload, one.head_offset).step for one in taken.records]
+        unpacked = [unpack(one.payload, one.head_offset).step for one in taken.records]
         assert len(unpacked) >= 9
         assert unpacked == [one.sequence for one in taken.records]
 
