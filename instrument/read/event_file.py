@@ -221,18 +221,16 @@ class EventFile:
         lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
         order = np.argsort(starts)
         starts, lengths = starts[order], lengths[order]
-        is_worth_it = irregular.is_worth_it(block.data, starts, lengths)
-        alone = list(zip(starts[~is_worth_it].tolist(), lengths[~is_worth_it].tolist(), strict=True))
-        if is_worth_it.any():
-            starts, lengths = starts[is_worth_it], lengths[is_worth_it]
+        alone = list(zip(starts.tolist(), lengths.tolist(), strict=True))
+        if irregular.is_worth_it(block.data, starts, lengths):
             found = self._irregular.take(block, starts, lengths)
-            if found.points is not None:
-                self._numbers.add_points(found.positions, found.points)
-                self._span(found.points.rows.wall_time)
+            for positions, points in found.numbers:
+                self._numbers.add_points(positions, points)
+                self._span(points.rows.wall_time)
             for event, outline_ in found.others:
                 self._take_one(block, int(starts[event]), int(lengths[event]), outline_)
-            alone += [(int(starts[event]), int(lengths[event])) for event in found.alone]
-        for start, length in sorted(alone):
+            alone = [alone[event] for event in found.alone]
+        for start, length in alone:
             whole = self._outline(block, length, start)
             if whole is not None:
                 self._take_one(block, start, length, whole)

@@ -23,7 +23,7 @@ VERBS = {
     "show": ("show P", "show P --json", "show P --csv", "show P --tag *", "show P --tag * --superseded --json"),
     "scalars": ("scalars P", "scalars P --last 3", "scalars P --json", "scalars P --csv"),
     "compare": ("compare P P", "compare P --json", "compare P --csv"),
-    "report": ("report P -o page.html", "report P -o page.html --json", "report P -o page.html --csv"),
+    "report": ("report P -o O.html", "report P -o O.html --json", "report P -o O.html --csv"),
     "lineage": ("lineage P", "lineage P --json", "lineage P --csv", "lineage P --where has(optimizer)"),
     "export": tuple(f"export P --to {to} -o O" for to in ("csv", "json", "npy", "png", "tensorboard")),
     "import": ("import P -o O",),
@@ -45,7 +45,7 @@ class Terminal(io.StringIO):
 
 
 def words_of(call: str, path: Path, out: Path) -> list[str]:
-    return [str({"P": path, "O": out}.get(word, word)) for word in call.split()]
+    return [str({"P": path, "O": out, "O.html": out.with_suffix(".html")}.get(word, word)) for word in call.split()]
 
 
 def refuse(constant: str) -> NoReturn:
