@@ -1,9 +1,13 @@
-"""What one window marked: spans that ended, in a lane for each thread, and steps and epochs beside them."""
+"""What one window marked: spans that ended, in a lane for each thread, and steps and epochs beside them.
+
+Times are nanoseconds of the monotonic clock; `Window.wall_ns` brings them onto the wall clock of its opening.
+"""
 
 from __future__ import annotations
 
 import itertools
 import threading
+import time
 from array import array
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,6 +16,9 @@ from typing import NamedTuple
 USER, STEP, EPOCH, CALLBACK = range(4)
 #: The duration of what had not ended when the window closed.
 STILL_OPEN = -1
+
+#: The wall clock is steered a little all the time; a smaller difference is no setting of it.
+_LEAST_CHANGE_NS = 50 * 10**6
 
 #: A code is a name's number, and what the mark is above it.
 KIND_SHIFT = 32
@@ -27,6 +34,14 @@ class Mark(NamedTuple):
     number: int
     name: str
     kind: int
+
+
+class ClockChange(NamedTuple):
+    """The wall clock was set by `change_ns` between two moments of the window, which are on the axis of its marks."""
+
+    after_ns: int
+    before_ns: int
+    change_ns: int
 
 
 class _Names:
@@ -69,6 +84,11 @@ class Window:
 
     def __init__(self, max_marks: int, settle: Callable[[], object]) -> None:
         self.max_marks = max_marks
+        #: The wall clock less the monotonic one when the window opened.
+        self.offset_ns = time.time_ns() - time.monotonic_ns()
+        #: Where the wall clock was set since then.
+        self.clock_changes: list[ClockChange] = []
+        self._last_offset_ns, self._compared_ns = self.offset_ns, time.monotonic_ns()
         #: Returns when all operators that were called have run; what a step's mark waits for.
         self.settle = settle
         #: Called when a step has ended.
@@ -84,6 +104,20 @@ class Window:
         self._source = ""
         self._lanes: list[Lane] = []
         self._rows: list[Mark] = []
+
+    def wall_ns(self, monotonic_ns: int) -> int:
+        """Return a moment of the monotonic clock on the wall clock as it was when the window opened."""
+        return monotonic_ns + self.offset_ns
+
+    def compare_clocks(self) -> None:
+        """Note if the wall clock was set since the last comparison."""
+        begin_ns, wall_ns, now_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        offset_ns = wall_ns - now_ns
+        change_ns = offset_ns - self._last_offset_ns
+        if abs(change_ns) >= _LEAST_CHANGE_NS + now_ns - begin_ns:  # it may have been interrupted in between
+            self.clock_changes.append(ClockChange(self.wall_ns(self._compared_ns), self.wall_ns(now_ns), change_ns))
+            self._last_offset_ns = offset_ns
+        self._compared_ns = now_ns
 
     def lane(self) -> Lane:
         """A lane for the calling thread."""
@@ -104,6 +138,7 @@ class Window:
         self.last_step = number
         self.has_steps = True
         self.steps += 1
+        self.compare_clocks()
         self.add(STEP, "step", number, start_ns, end_ns - start_ns)
         if self.on_step is not None:
             self.on_step()
@@ -128,6 +163,11 @@ class Window:
         """Threads, and the spans that ended there: start, duration and code, one after the other."""
         # Copies: a thread may still be at the end of a span, and could not write to what is being looked at.
         return [(lane.thread, lane.ended[: len(lane.ended) // 3 * 3]) for lane in list(self._lanes)]
+
+    @property
+    def source(self) -> str:
+        """Who marked the steps; empty if nobody did."""
+        return self._source
 
     @property
     def dropped(self) -> int:

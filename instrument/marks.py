@@ -1,7 +1,9 @@
 """Marks of a profile on the host's clock: users' spans, steps, epochs, and the time that our own callbacks take.
 
-What is marked here and the operators of the CPU share a clock: wall-clock nanoseconds since the epoch. The recorders of
-a training mark their hooks too, so this stands below them and the profiler, and needs nothing of either.
+Marks are ordered by the monotonic clock, which nobody sets. A window knows what that was on the wall clock when it
+opened: so its marks come to share the axis of the operators of the CPU, and a clock that is set meanwhile neither loses
+a step nor stretches one. The recorders of a training mark their hooks too, so this stands below them and the profiler,
+and needs nothing of either.
 
 - Off is the usual state and has to cost nothing: one object a name, found in a dictionary, whose two methods do
   nothing. They are exchanged when a window opens.
@@ -15,7 +17,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable
-from time import time_ns
+from time import monotonic_ns
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -163,13 +165,13 @@ def _enter(self: Span) -> None:
         lane: Lane = window.local.lane
     except AttributeError:
         lane = window.lane()
-    lane.opened.append((time_ns(), self._code))
+    lane.opened.append((monotonic_ns(), self._code))
 
 
 def _exit(
     self: Span, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> None:
-    end_ns = time_ns()
+    end_ns = monotonic_ns()
     window = _window
     if window is None:
         return
@@ -234,7 +236,7 @@ def begin_training() -> None:
 def begin_epoch(number: int) -> None:
     global _boundary_ns, _step, _epoch
     if _epoch is None or _epoch[0] != number:  # the first of the callbacks that tell
-        _boundary_ns, _step = time_ns(), None
+        _boundary_ns, _step = monotonic_ns(), None
         _epoch = (number, _boundary_ns)
 
 
@@ -242,7 +244,7 @@ def begin_step(number: int) -> None:
     global _boundary_ns, _step
     _step = number
     if _boundary_ns is None:
-        _boundary_ns = time_ns()
+        _boundary_ns = monotonic_ns()
 
 
 def end_step(number: int) -> None:
@@ -250,7 +252,7 @@ def end_step(number: int) -> None:
     global _boundary_ns, _step
     if _step is None:
         return
-    end_ns = time_ns()
+    end_ns = monotonic_ns()
     if _window is not None:
         _window.add_step(_TRAINING, number, end_ns if _boundary_ns is None else _boundary_ns, end_ns)
     _boundary_ns, _step = end_ns, None
@@ -261,7 +263,7 @@ def end_epoch(number: int) -> None:
     if _epoch is None:
         return
     if _window is not None:
-        _window.add(EPOCH, "epoch", number, _epoch[1], time_ns() - _epoch[1])
+        _window.add(EPOCH, "epoch", number, _epoch[1], monotonic_ns() - _epoch[1])
     _epoch = _boundary_ns = None
 
 

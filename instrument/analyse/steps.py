@@ -32,6 +32,9 @@ _NO_SCOPES = (
     "fp and bp, and tail are n/a: the names of most operators have no scopes, as in PyNative mode.",
     "The iteration interval is until the first operator of any kind.",
 )
+_STEPS_OF_CALLS = (
+    "A step is from one call of Profiler.step() to the next: a micro-batch where it is called for each of them."
+)
 _STEPS_OF_EXECUTIONS = (
     "No file has steps; these are the ones that the rows of kernels name. A step lasts from its first kernel to the "
     "first one of the next step, the last step until its last kernel ends. Their parts are n/a."
@@ -52,6 +55,8 @@ def per_step(capture: Capture, counted: Counted) -> Table:
     capture. Without any step marks the whole window is one row without a number.
     """
     points = _points(capture, counted)
+    if capture.metadata.get("step_source") == "step()":
+        points.notes.insert(0, _STEPS_OF_CALLS)
     rows = points.rows
     total, parts = _parts(points)
     columns: dict[str, Any] = {"step": unmissing(rows["step"])}

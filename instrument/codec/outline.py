@@ -56,6 +56,7 @@ class Outline:
     varying: list[tuple[int, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     is_regular: bool = True
+    _masks: dict[int, bytearray] = field(default_factory=dict, repr=False)
 
     def take_head(self, data: memoryview, span: wire.Span) -> None:
         """Take the time (field 1) or the step (field 2), which both dialects have; the last one counts."""
@@ -145,7 +146,9 @@ class Outline:
 
     def mask(self, length: int) -> bytearray:
         """The bits of a payload of that length in which those that have this outline agree."""
-        mask = bytearray(b"\xff" * length)
+        if length in self._masks:
+            return self._masks[length]
+        mask = self._masks[length] = bytearray(b"\xff" * length)
         for start, end in self.varying:
             mask[start:end] = bytes(end - start)
         if self.wall_time_at is not None:

@@ -174,7 +174,7 @@ class Profiler:
         opened = self.recorder.window
         if opened is not None:
             opened.marks.settle()
-        now_ns = time.time_ns()
+        now_ns = time.monotonic_ns()
         if opened is not None:
             opened.marks.add_step(_SOURCE, self.step_num, self._step_start_ns, now_ns)
         self._step_start_ns = now_ns
@@ -194,7 +194,7 @@ class Profiler:
         self.recorder.ask(request, reason)
         opened = self.recorder.window
         if opened is not None and opened is not before:
-            self._step_start_ns = opened.start_ns
+            self._step_start_ns = opened.start_monotonic_ns
 
     def __enter__(self) -> Profiler:
         if self.recorder.state in (State.IDLE, State.DONE):

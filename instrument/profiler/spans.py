@@ -30,6 +30,7 @@ def records(window: marks.Window) -> tuple[NDArray[np.void], list[str]]:
     parts = [np.array(rows, RECORD)]
     parts += [_spans(thread, np.array(ended, np.int64).reshape(-1, 3), numbers) for thread, ended in window.lanes()]
     found = np.concatenate(parts)
+    found["start_ns"] += window.offset_ns
     return found[np.argsort(found["start_ns"], kind="stable")], list(numbers)
 
 

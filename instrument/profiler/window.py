@@ -59,8 +59,9 @@ class Window:
             marks.close_window()
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
-        # The data pipeline's times are of the other clock: the same moment on both joins them.
-        self.start_ns, self._start_monotonic_ns = time.time_ns(), time.monotonic_ns()
+        # The data pipeline's times are of the monotonic clock, too: the same moment on both joins them.
+        self.start_monotonic_ns = time.monotonic_ns()
+        self.start_ns = self.marks.wall_ns(self.start_monotonic_ns)
 
     def close(self, reason: str, metadata: Mapping[str, Any]) -> str:
         """End it and write what the window was; `reason` says what cut it short, empty where nothing did.
@@ -73,7 +74,8 @@ class Window:
             self.error = error
             reason = reason or f"{type(error).__name__}: {error}"
         finally:
-            stop_ns = time.time_ns()
+            stop_ns = self.marks.wall_ns(time.monotonic_ns())
+            self.marks.compare_clocks()
             if reason:
                 marks.mark_open(self.marks)
             marks.close_window()
@@ -104,8 +106,10 @@ class Window:
             "host": platform.node(),
             "pid": os.getpid(),
             "start_ns": self.start_ns,
-            "start_monotonic_ns": self._start_monotonic_ns,
+            "start_monotonic_ns": self.start_monotonic_ns,
             "stop_ns": stop_ns,
+            "clock_changes": [change._asdict() for change in self.marks.clock_changes],
+            "step_source": self.marks.source,
             "first_step": self.marks.first_step,
             "last_step": self.marks.last_step,
             "requested": self.request.steps,

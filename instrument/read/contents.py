@@ -7,6 +7,7 @@ read anew, one that is gone is forgotten: what was followed equals what is opene
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from instrument.codec import tensorboard, tensorboard_outline
@@ -15,7 +16,7 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.event_file import EventFile, Key, Told
-from instrument.read.points import Part, Points, is_sampled, merge, replaced, superseded
+from instrument.read.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
@@ -27,6 +28,7 @@ class Contents:
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
         self._in_order: list[EventFile] | None = None
+        self._by_rows: dict[object, list[Key]] | None = None
         self._notes: list[Damage] = []
 
     def note(self, damage: Damage) -> None:
@@ -38,7 +40,7 @@ class Contents:
         """Read what is new in the files at these paths, whose names must be those of event files."""
         wanted = list(paths)
         copies = _copies(wanted)
-        known, self._files, self._in_order = self._files, {}, None
+        known, self._files, self._in_order, self._by_rows = self._files, {}, None, None
         for path in wanted:
             if path not in copies:
                 file = known.get(path)
@@ -63,18 +65,17 @@ class Contents:
 
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step of all points that stand, and their last wall time; None without points."""
-        found: dict[object, tuple[int, int, float]] = {}
-        for key, parts, where in self._series():
-            if where in found:
-                continue
+        extents = []
+        for key, *_ in self._together().values():
+            parts = self.parts(key)
             extent = parts[0].points.extent() if len(parts) == 1 else None
             if extent is None:
                 points = merge(Points, *key, parts, superseded=False)
                 extent = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
-            found[where] = extent
-        if not found:
+            extents.append(extent)
+        if not extents:
             return None
-        first, last, wall_time = zip(*found.values(), strict=True)
+        first, last, wall_time = zip(*extents, strict=True)
         return min(first), max(last), max(wall_time)
 
     def replaced(self, keys: Iterable[Key]) -> int:
@@ -83,22 +84,48 @@ class Contents:
 
     def superseded(self) -> int:
         """Return how many points of all series are superseded, which is how many reading leaves out."""
-        counts: dict[object, int] = {}
         total = 0
-        for key, parts, together in self._series():
-            where = is_sampled(*key), together
-            if where not in counts:
-                is_plain = len(parts) == 1 and parts[0].points.extent() is not None
-                counts[where] = 0 if is_plain else superseded(*key, parts)
-            total += counts[where]
+        for keys in self._together().values():
+            parts = self.parts(keys[0])
+            if len(parts) == 1 and parts[0].points.extent() is not None:
+                continue
+            sampled = [key for key in keys if is_sampled(*key)]
+            for same in (sampled, [key for key in keys if not is_sampled(*key)]):
+                if same:
+                    total += len(same) * superseded(*same[0], parts)
         return total
 
-    def _series(self) -> Iterator[tuple[Key, list[Part], object]]:
-        """Each series with its parts; the last is equal for series that were recorded together, in all of the files."""
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with points that are NaN or infinite: how many, and the first step."""
+        found: dict[str, NonFinite] = {}
+        for tag in sorted({tag for file in self._files.values() for tag in file.nonfinite()}):
+            points = merge(Scalars, "scalar", tag, self.parts(("scalar", tag)), superseded=False)
+            if points.first_nonfinite_step is not None:
+                found[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
+        return found
+
+    def counts(self) -> Counter[str]:
+        """Return how many tags of each kind there are."""
+        return Counter(kind for kind, _ in self.keys())
+
+    def _together(self) -> dict[object, list[Key]]:
+        """Return the series by what they have in common: those of one entry have the same steps in all files."""
+        if self._by_rows is not None:
+            return self._by_rows
         files = self.files
-        for key in self.keys():
-            parts = _parts(files, key)
-            yield key, parts, tuple(part.points.together for part in parts)
+        result: dict[object, list[Key]] = {}
+        self._by_rows = result
+        if len(files) == 1:
+            for key, points in files[0].points.items():
+                result.setdefault(points.together, []).append(key)
+            return result
+        together: dict[Key, list[object]] = {}
+        for index, file in enumerate(files):
+            for key, points in file.points.items():
+                together.setdefault(key, []).append((index, points.together))
+        for key, all_files in together.items():
+            result.setdefault(tuple(all_files), []).append(key)
+        return result
 
     @property
     def told(self) -> Iterator[Told]:

@@ -157,6 +157,11 @@ class EventFile:
     def _count(self) -> int:
         return sum(map(len, self.points.values())) + len(self.told) + len(self.gaps)
 
+    def nonfinite(self) -> list[str]:
+        """The tags of scalars with NaN or infinities."""
+        tags = [tag for _, tag in self.points]
+        return [tags[number] for number in self._numbers.nonfinite()]
+
     def _settle(self) -> None:
         for points in self._unsettled:
             points.settle()

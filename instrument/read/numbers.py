@@ -60,7 +60,14 @@ class _Part(NamedTuple):
 
     def joined(self, other: _Part) -> _Part:
         """Return the rows of this part, then those of another."""
-        return _Part(_joined([self.rows, other.rows]), np.concatenate([self.raw, other.raw], axis=1))
+        return _whole([self, other])
+
+
+def _whole(parts: list[_Part]) -> _Part:
+    """Return several parts as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return _Part(_joined([part.rows for part in parts]), np.concatenate([part.raw for part in parts], axis=1))
 
 
 class Points(NamedTuple):
@@ -89,6 +96,8 @@ class Numbers:
         #: Of each tag the tables that have it, and its line there.
         self._lines: dict[int, list[tuple[bytes, int]]] = {}
         self._points: list[Points] = []
+        #: Rows of the block at hand.
+        self._new: dict[bytes, list[_Part]] = {}
         #: Points of the block at hand, with their positions in the file.
         self._block: list[tuple[NDArray[np.int64], Points]] = []
         self._singles = bytearray()
@@ -96,18 +105,20 @@ class Numbers:
         self._bounds: NDArray[np.int64] = np.zeros(1, np.int64)
         #: The extents of tables and of sorted points, as far as their steps ascend.
         self._extents: dict[bytes | int, Extent | None] = {}
+        #: By the number of a tag, what is equal for tags with the same rows; None until somebody asks.
+        self._together: list[object] | None = None
         self._is_sorted = True
 
     def add_rows(self, ids: Ids, rows: Rows, raw: NDArray[Any]) -> None:
-        """Take events that have one number for each of these tags: `raw` has a line for each tag."""
+        """Take events of the block at hand with one number for each of these tags: `raw` has a line for each tag."""
         key = ids.tobytes() + raw.dtype.char.encode()
         self._extents.pop(key, None)
-        parts = self._tables.get(key)
-        if parts is None:
-            parts = self._tables[key] = []
+        self._together = None
+        if key not in self._tables:
+            self._tables[key] = []
             for line, number in enumerate(ids.tolist()):
                 self._lines.setdefault(number, []).append((key, line))
-        _append(parts, _Part(rows, raw))
+        self._new.setdefault(key, []).append(_Part(rows, raw))
 
     def add_points(self, positions: NDArray[np.int64], points: Points) -> None:
         """Take points of the block at hand; `positions` say where they stand in the file."""
@@ -118,7 +129,14 @@ class Numbers:
         self._singles += _SINGLE.pack(position, offset, step, wall_time, value, number)
 
     def end_block(self) -> None:
-        """Put the points of the block in file order."""
+        """Put what the block had in file order."""
+        for key, parts in self._new.items():
+            part = _whole(parts)
+            if len(parts) > 1:  # events of the same tags, but of several layouts
+                order = np.argsort(part.rows.offset)
+                part = _Part(part.rows.only(order), part.raw[:, order])
+            _append(self._tables[key], part)
+        self._new = {}
         if self._singles:
             ones = np.frombuffer(self._singles, _ONE)
             rows = Rows(*(ones[name].copy() for name in ("offset", "step", "wall_time")))
@@ -137,7 +155,7 @@ class Numbers:
                 points = Points(points.rows, points.ids[order], points.row[order], points.raw[order])
         self._block = []
         _append(self._points, points)
-        self._is_sorted = False
+        self._is_sorted, self._together = False, None
 
     def count(self, number: int) -> int:
         """Return how many numbers a tag has."""
@@ -169,10 +187,26 @@ class Numbers:
 
     def together(self, number: int) -> object:
         """Return what is equal for tags with the same rows."""
+        if self._together is None:
+            self._sort()
+            count = max(self._bounds.size - 1, max(self._lines, default=-1) + 1)
+            self._together = [(id(self), tag) for tag in range(count)]
+            for tag, lines in self._lines.items():
+                begin, end = self._span(tag)
+                if begin == end and len(lines) == 1:
+                    self._together[tag] = lines[0][0]
+        return self._together[number]
+
+    def nonfinite(self) -> list[int]:
+        """Return the numbers of the tags that have NaN or an infinity."""
         self._sort()
-        begin, end = self._span(number)
-        lines = self._lines.get(number, ())
-        return (id(self), lines[0][0]) if begin == end and len(lines) == 1 else (id(self), number)
+        numbers = [points.ids[~np.isfinite(points.raw)] for points in self._points]
+        for key, parts in self._tables.items():
+            lines = np.zeros(len(parts[0].raw), np.bool_)
+            for part in parts:
+                lines |= ~np.isfinite(part.raw).all(axis=1)
+            numbers.append(np.frombuffer(key[: 2 * lines.size], _ID)[lines])
+        return np.unique(np.concatenate(numbers)).tolist() if numbers else []
 
     def extent(self, number: int) -> Extent | None:
         """Return the first and the last step and the last time of a tag; None where its steps do not ascend."""
@@ -200,10 +234,7 @@ class Numbers:
     def _table(self, key: bytes) -> _Part:
         """A table as one part."""
         parts = self._tables[key]
-        if len(parts) > 1:
-            rows = _joined([part.rows for part in parts])
-            matrix = np.concatenate([part.raw for part in parts], axis=1)
-            parts[:] = [_Part(rows, matrix)]
+        parts[:] = [_whole(parts)]
         return parts[0]
 
     def _sort(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,10 +130,7 @@ class Points:
         Raises:
             ImportError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
+        pandas = import_pandas()
         writers = [self.writers[index] for index in self.writer_index.tolist()]
         columns = {
             "step": self.step,
@@ -174,6 +171,26 @@ class Points:
         return "\n".join(rows)
 
 
+class NonFinite(NamedTuple):
+    """How many points of a series are NaN or infinite, and the step of the first of them."""
+
+    points: int
+    first_step: int
+
+
+def import_pandas() -> Any:
+    """Import pandas.
+
+    Raises:
+        ImportError: it is not installed; the message says how to install it.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
+    return pandas
+
+
 class Scalars(Points):
     """Numbers: `value` is float64."""
 
@@ -181,6 +198,17 @@ class Scalars(Points):
     def value(self) -> NDArray[np.float64]:
         values: NDArray[np.float64] = self._raw
         return values
+
+    @property
+    def nonfinite(self) -> int:
+        """How many values are NaN or infinite."""
+        return int(np.count_nonzero(~np.isfinite(self.value)))
+
+    @property
+    def first_nonfinite_step(self) -> int | None:
+        """The step of the first value that is NaN or infinite; None where all are finite."""
+        is_nonfinite = ~np.isfinite(self.value)
+        return int(self.step[is_nonfinite.argmax()]) if is_nonfinite.any() else None
 
     def __getitem__(self, step: int) -> float:
         return self.decode(self._find(step))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -20,12 +20,13 @@ from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import file_kinds, folders, lineage, tail
+from instrument.read import file_kinds, folders, frames, lineage, tail
 from instrument.read.contents import Contents
 from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
 from instrument.read.ordering import natural
 from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
+from instrument.read.run_list import Runs as Runs
 from instrument.ringfile import pending
 from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
@@ -183,6 +184,23 @@ class Run:
         # By name, as what explains a profile stands above what reads it.
         return import_module("instrument.analyse.profile").profile(self.path, window, device)
 
+    def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
+        """Return the points of many series as one `pandas.DataFrame`, a row a point, ordered by tag and step.
+
+        Its columns are run (the name), tag, step, wall_time (UTC), value, device and host, and superseded where those
+        points were asked for; all but the first two are those of a series' own `to_pandas`.
+
+        Args:
+            tags: a tag, or a pattern such as `"loss/*"`, or several of them.
+            kind: one of the keys of `tags()`.
+            superseded: also points that a later start, or the same step again, replaced.
+
+        Raises:
+            NoSuchRun: there are series of that kind, but none has such a tag.
+            ImportError: pandas is not installed.
+        """
+        return frames.frame([(self.name, self)], tags, kind, superseded)
+
     @property
     def damage(self) -> list[Damage]:
         """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
@@ -274,17 +292,6 @@ class Run:
         return "\n".join(rows)
 
 
-class Runs(list[Run]):
-    """The runs of a tree, ordered by path; `notes` say which folders and links were skipped, and why."""
-
-    def __init__(self, runs: Iterable[Run], notes: list[str]) -> None:
-        super().__init__(runs)
-        self.notes = notes
-
-    def _repr_html_(self) -> str:
-        return html_of(self, "runs")
-
-
 def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
     """Open the run at `path`, an event file or the directory that holds it.
 
@@ -363,4 +370,4 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
         kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
     found = folders.find(root)
-    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes)
+    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes, root)

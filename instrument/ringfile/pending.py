@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from instrument.errors import CorruptMessage
 from instrument.eventfile import access
-from instrument.eventfile.access import Identity
+from instrument.eventfile.access import Identity, OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.ringfile import snapshot
 from instrument.ringfile.header import UnknownVersion
@@ -24,6 +24,8 @@ from instrument.ringfile.replay import replay
 #: Device, inode, size and first bytes, with the checksum of the header: its time is in it.
 State = tuple[int, int, int, bytes]
 _START_BYTES = 16
+#: The first event of a file has the time at which it was made.
+_FINGERPRINT_BYTES = 64
 
 
 @dataclass
@@ -113,14 +115,15 @@ def _read(path: str, state: State) -> Pending | None:
     pending.events = result.events
     for tail in result.tails:
         try:
-            status = os.stat(tail.path)
+            with OpenFile(tail.path) as file:
+                identity, start = file.identity, bytes(file.read(0, min(tail.kept_bytes, _FINGERPRINT_BYTES)))
         except OSError:
             if tail.data:
                 reason = f"its event file {tail.path} is gone; `instrument repair` makes it again"
                 pending.damage.append(_whole(path, state, reason))
             continue
-        identity = status.st_dev, status.st_ino
-        access.set_tail(identity, access.Tail(tail.kept_bytes, tail.data))
+        name = os.path.basename(os.path.realpath(tail.path))
+        access.set_tail(identity, access.Tail(tail.kept_bytes, tail.data, name, start))
         pending.files.append(identity)
     return pending
 

@@ -4,7 +4,7 @@ Under the write lock of a ring file each event file is cut to what it keeps and 
 is removed. Whoever is killed in the middle leaves a ring file from which the next one does the same again.
 
 The next recorder does this at its start, `instrument repair` does it when it is asked. A recorder leaves alone what may
-belong to somebody who lives where no lock tells, and a ring at which three attempts in a row were cut short: recording
+belong to somebody who lives where no lock tells, and a ring at which five attempts in a row were cut short: recording
 must not fail again and again over what an earlier training left behind.
 """
 
@@ -27,7 +27,7 @@ from instrument.ringfile.create import PART_SUFFIX
 from instrument.ringfile.header import CONTROL_AT, Header, UnknownVersion
 from instrument.ringfile.replay import Replay, replay
 
-_MOST_ATTEMPTS = 3
+_MOST_ATTEMPTS = 5
 #: A ring of another machine that was changed so recently may be in use, where that machine's locks are not seen.
 _QUIET_SECONDS = 60.0
 _WORD = struct.Struct("=Q")

@@ -168,7 +168,7 @@ class _Appended:
 
 def _tail(path: str, committed_bytes: int, data: bytes, has_restarted: bool) -> Tail:
     try:
-        with OpenFile(path) as file:
+        with OpenFile(path, as_it_is=True) as file:
             kept_bytes = min(committed_bytes, file.size_bytes)
             if not has_restarted:
                 return Tail(path, kept_bytes, data)

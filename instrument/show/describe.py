@@ -20,7 +20,7 @@ from instrument.eventfile.blocks import Damage
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
 from instrument.show.stages import stages
-from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
+from instrument.values import KINDS, Graph, Histogram, Image, Landscape, Tensor, Text
 
 Row = dict[str, Any]
 
@@ -40,7 +40,8 @@ def overview(run: Run, name: str, wanted: Callable[[list[str]], list[str]] = lis
 
 def listed(run: Run, name: str) -> Row:
     """Return a run in a row: how many tags of each kind it has, its steps, and what is missing."""
-    kinds = {kind: len(tags) for kind, tags in run.tags().items()} | {"profile": len(run.traces)}
+    counts = run.contents.counts()
+    kinds = {kind: counts[kind] for kind in KINDS} | {"profile": len(run.traces)}
     row: Row = {
         "run": name,
         "path": run.path,

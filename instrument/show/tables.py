@@ -62,6 +62,9 @@ _COLUMNS = {
     )
 }
 
+#: Columns whose texts are told apart by a colour, as they say what is wrong.
+_STYLES = {"NOT FINITE": RED, "NOTES": YELLOW, "ERROR": RED, "REASON": YELLOW}
+
 __all__ = [
     "BOLD", "DIM", "END", "GREEN", "MIDDLE", "RED", "WHOLE", "WRAP", "YELLOW", "Cell", "Column", "Styled", "columns",
     "escape", "name", "number", "paint", "prose", "table", "width",
@@ -77,8 +80,15 @@ def table(header: Sequence[str | Column], rows: Sequence[Sequence[Cell]], indent
     there = screen()
     if there.width is not None:
         there = there._replace(width=there.width - len(indent))
+    if there.has_style:
+        styles = [_STYLES.get(head.heading if isinstance(head, Column) else head) for head in header]
+        rows = [[_styled(cell, style) for cell, style in zip(row, styles, strict=True)] for row in rows]
     text = layout.table(header, rows, there)
     return "\n".join(indent + line for line in text.splitlines()) if indent else text
+
+
+def _styled(cell: Cell, style: str | None) -> Cell:
+    return Styled(cell, style) if style and isinstance(cell, str) else cell
 
 
 def prose(text: str, indent: str = "") -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from instrument.trace import (
     ascend,
     ascend_outputs,
+    clock_changes,
     clocks,
     completeness,
     cpu,
@@ -170,6 +171,8 @@ class _Loader:
         for name, data in self._each(kind) if not len(self._parts.memory) else ():
             found = parse(data, name)
             self._keep(found.problems)
+            if kind == "cpu_memory":
+                self._undo_clock_changes(found.samples, "time_ns", name)
             self._parts.add_memory(found.samples, clock_of(found.samples["time_ns"]), name)
 
     def _gpu(self) -> None:
@@ -199,9 +202,23 @@ class _Loader:
         for name, data in self._each("cpu_executions"):
             found = self._with_shapes(cpu.executions(data, name), "cpu_framework")
             self._keep(found.problems)
+            self._undo_clock_changes(found.executions, "start_ns", name)
             clock = clock_of(found.executions["start_ns"])
             self._parts.add_executions(found.operators, found.executions, clock, name)
         self._memory("cpu_memory", cpu.memory)
+
+    def _undo_clock_changes(self, rows: NDArray[np.void], name: str, file: str) -> None:
+        """Bring times of the host's wall clock back onto the clock of the window's begin, in place."""
+        told = self._parts.metadata
+        known = clock_changes.changes(told)
+        start, stop = told.get("start_ns"), told.get("stop_ns")
+        if not known or not isinstance(start, int) or not isinstance(stop, int):
+            return
+        rows[name], is_uncertain = clock_changes.undone(rows[name], known, (start, stop))
+        what = "settings of the host's clock while the window was open, which are taken out of its times"
+        self._keep([Problem(file, what, len(known))])
+        if count := int(is_uncertain.sum()):
+            self._keep([Problem(file, "times beside a setting of the host's clock, which are not certain", count)])
 
     def _with_shapes(self, found: cpu.Executions, kind: str) -> cpu.Executions:
         for name, data in self._each(kind):

@@ -16,6 +16,7 @@ from instrument.write.diagnostics import Diagnostics, Missing
 from instrument.write.exports import export_tensors
 from instrument.write.limits import full_files, is_summary_full
 from instrument.write.sink import Files, Stats
+from instrument.write.state_file import StateFile
 from instrument.write.tag_names import TagNames
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class FileSink:
         self._tags = TagNames(self._diagnostics)
         self._committer = commit.Committer(files.target.max_file_bytes, self._diagnostics.add, files.layout)
         self._state = State(summary_bytes=self._files.summary_bytes)
+        self._state_file = StateFile(files, self._state)
         self._lock = threading.RLock()
         self._closed = False
         self._is_writing = False
@@ -96,6 +98,7 @@ class FileSink:
         job = commit.encode(before.sequence + 1, whole, paths, self._diagnostics.add, self._layout)
         try:
             self._state = after = self._committer.apply(before, [job])
+            self._state_file.store(after)
         except OSError as error:
             return self._lose(event.step, self.path, error)
         except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
@@ -134,6 +137,7 @@ class FileSink:
         if self._missing.is_any:
             self._say_what_is_missing()
         self._committer.close()
+        self._state_file.close()
         forks.forget(self)
 
     def _say_what_is_missing(self) -> None:
@@ -143,6 +147,7 @@ class FileSink:
         job = commit.encode(before.sequence + 1, self._missing.event, paths, self._diagnostics.add, self._layout)
         try:
             self._state = self._committer.apply(before, [job])
+            self._state_file.store(self._state)
         except OSError:
             pass  # the disk is still full
         self._missing.reported(in_file=self._state.summary_bytes != before.summary_bytes)
@@ -150,6 +155,7 @@ class FileSink:
     def abandon(self) -> None:
         self._lock = threading.RLock()  # whoever held it in the parent does not exist here
         self._closed = True
+        self._state_file.abandon()
         self._diagnostics = Diagnostics()
         self._missing = Missing(self._diagnostics, self.path)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 #: A record that was in hand at so many deaths in a row is left out. Crashes and kills cannot be told apart: a worker is
 #: no child of its trainer.
-DEATHS_OF_A_RECORD = 10
+DEATHS_OF_A_RECORD = 20
 #: So many deaths in a row without anything being committed end the use of workers.
-DEATHS_WITHOUT_PROGRESS = 20
+DEATHS_WITHOUT_PROGRESS = 40
 
 
 class Poison:

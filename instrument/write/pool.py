@@ -238,7 +238,7 @@ class PoolSink:
             return self._write_directly(event, paths)
         if not producer.publish(packed):
             return not producer.is_over and self._drop()
-        if producer.stalled_seconds > _REPORTED_STALL_SECONDS and not self._has_reported_stall:
+        if producer.stalled_seconds > _REPORTED_STALL_SECONDS and producer.drain is None:
             self._report_stall()
         return not producer.is_over
 

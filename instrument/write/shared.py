@@ -79,9 +79,9 @@ class PoolMemory(Control):
         self.header = header.decode(os.pread(fd, CONTROL_AT, 0))
         self._count = self.header.ring_count
         # Not by `mmap.mmap`: it keeps a copy of the descriptor, and with it the lock.
-        words = memory.map_once(fd, CONTROL_AT, 8 * CONTROL_WORDS)
-        super().__init__(words[: 8 * CONTROL_WORDS].cast("Q"))
         at, size_bytes = self.header.data_at, self.header.ring_bytes
+        words = memory.map_once(fd, 0, at)[CONTROL_AT:]  # pages may be larger than what stands before the words
+        super().__init__(words[: 8 * CONTROL_WORDS].cast("Q"))
         self._datas = [memory.map_twice(fd, at + index * size_bytes, size_bytes) for index in range(self._count)]
         self.rings = [
             Ring(data, self.words, word_of(index, HEAD), word_of(index, TAIL)) for index, data in enumerate(self._datas)

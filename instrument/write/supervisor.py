@@ -11,7 +11,7 @@ The strategy:
   is not ready within `_READY_SECONDS` is killed. After `_STARTS_OF_AN_INTERPRETER` failures in a row the next
   interpreter is tried.
 - Death is end-of-file on the socket, or the process's handle. The successor gets the same ring and skips what is
-  committed. A record that was in hand at ten deaths in a row is left out (`poison.py`).
+  committed. A record that was in hand at twenty deaths in a row is left out (`poison.py`).
 - Every number of attempts has a bound: `MOST_STARTS` in the life of a recorder, whatever happens. When a bound is
   reached, when no interpreter is left, or when the system gives no process for `_PATIENCE_SECONDS`, `exhausted` says
   why: then the trainer reads the rings and writes the files itself (`pool.py`), so that nothing is lost.
@@ -50,7 +50,7 @@ from instrument.write.sink import Files
 #: A recorder starts no more processes than this in all its life.
 MOST_STARTS = 100
 #: An interpreter that fails so often in a row before it is ready is not started again.
-_STARTS_OF_AN_INTERPRETER = 3
+_STARTS_OF_AN_INTERPRETER = 12
 #: A worker has to be ready within so long; mostly it takes 50 ms.
 _READY_SECONDS = 10.0
 #: How long the system may refuse processes before the trainer writes itself, and the pause between two attempts.
@@ -310,7 +310,7 @@ class Supervisor:
     def _note_failed_start(self, was_late: bool) -> None:
         """Count an interpreter that did not become a worker, and go on to the next one after some."""
         self._failed_starts += 1
-        self._next_try = time.monotonic() + _RETRY_SECONDS * (self._failed_starts > 1)
+        self._next_try = time.monotonic() + min(_RETRY_SECONDS, 0.01 * 2 ** (self._failed_starts - 1))
         if was_late or self._failed_starts >= _STARTS_OF_AN_INTERPRETER:
             self._failed_starts = 0
             failed = self._interpreters.pop(0) if self._interpreters else "a worker"

@@ -166,7 +166,9 @@ class Worker:
                 if not began:
                     began = time.monotonic()
                     self._stall(jobs[0], os.strerror(error.errno or 0), began)
+                self._pool.take_in_hand(self._index, 0)  # it would not be the record's fault
                 self._wait_for_disk(jobs)
+                self._pool.take_in_hand(self._index, jobs[-1].sequence)
         if began:  # now: who is woken by what follows must not take the disk for full
             self._pool.set_stalled(self._index, 0)
         self._publish(state)

@@ -6,6 +6,7 @@ import gc
 import inspect
 import pydoc
 import threading
+import time
 import timeit
 from collections.abc import Iterator
 
@@ -227,6 +228,31 @@ def cost_ns(number: int = 20_000) -> float:
     gc.collect()
     timer = timeit.Timer("with span('cost'): pass", globals={"span": span})
     return min(timer.repeat(9, number)) / number * 1e9
+
+
+def test_a_clock_that_is_set_neither_loses_nor_stretches_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks are ordered by the monotonic clock; the window tells when the wall clock was set, and by how much."""
+    window = marks.open_window()
+    try:
+        marks.begin_training()
+        marks.begin_epoch(1)
+        real = time.time_ns
+        for step, set_by_s in ((1, 0), (2, -3600), (3, -3600), (4, 3600), (5, 0)):
+            monkeypatch.setattr(time, "time_ns", lambda set_by_s=set_by_s: real() + set_by_s * 10**9)
+            monkeypatch.setattr(time, "time", lambda: time.time_ns() / 10**9)
+            marks.begin_step(step)
+            with span(f"step {step}"):
+                pass
+            marks.end_step(step)
+    finally:
+        marks.close_window()
+    found, names = records(window)
+    steps = found[found["kind"] == marks.STEP]
+    assert steps["number"].tolist() == [1, 2, 3, 4, 5]
+    assert (steps["start_ns"][1:] == steps["start_ns"][:-1] + steps["duration_ns"][:-1]).all()
+    assert 0 <= int(steps["duration_ns"].max()) < 60 * 10**9
+    assert [names[row["name"]] for row in found[found["kind"] == marks.USER]] == [f"step {n}" for n in range(1, 6)]
+    assert [round(change.change_ns / 10**9) for change in window.clock_changes] == [-3600, 7200, -3600]
 
 
 def test_what_a_span_costs() -> None:

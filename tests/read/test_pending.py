@@ -12,6 +12,7 @@ import pytest
 
 from instrument.codec.dialects import LAYOUTS
 from instrument.errors import NoSuchRun
+from instrument.eventfile.access import OpenFile
 from instrument.events import Event, Item
 from instrument.read import verify
 from instrument.read.run import Run, find_runs, read
@@ -70,6 +71,19 @@ def test_a_killed_run_is_read_whole(tmp_path: Path, dialect: str, committed: int
     assert facts(run) == shown  # opened before, lazy values read after
     assert [images.decode(index).width for index in range(8)] == [4] * 8
     assert facts(read(tmp_path)) == shown
+
+
+def test_recovery_by_who_has_read_it(tmp_path: Path) -> None:
+    """What is shown as the end of a file is not taken for its content by who appends it, in the same process."""
+    recorder = Recorder(tmp_path, boot_id=bytes(range(16)))
+    recorder.put(*(scalar(step) for step in range(8)))
+    recorder.commit(3, releases=False)
+    recorder.kill()
+    assert len(read(tmp_path).scalars("loss")) == 8
+    (result,) = recover.recover_all(str(tmp_path))
+    assert result.events == 5
+    assert len(read(tmp_path).scalars("loss")) == 8
+    assert (tmp_path / FILES["summary"]).stat().st_size > 8 * 40
 
 
 def test_a_single_file(tmp_path: Path) -> None:
@@ -158,6 +172,22 @@ def test_a_ring_that_takes_the_place_of_another(tmp_path: Path) -> None:
         assert len(read(tmp_path).scalars("loss")) == count
         os.remove(path)
         assert len(read(tmp_path).scalars("loss")) == 1
+
+
+def test_an_inode_that_is_used_again(tmp_path: Path) -> None:
+    """What a ring holds for a file is never shown as the end of another file that has its inode now."""
+    killed(tmp_path)
+    path = tmp_path / FILES["summary"]
+    good = path.read_bytes()
+    assert len(read(tmp_path).scalars("loss")) == 8
+    data = bytearray(good)
+    data[20] ^= 1  # the time in the first event
+    path.write_bytes(data)
+    assert len(OpenFile(str(path)).read(0, 1 << 20)) == len(good)
+    path.write_bytes(good)
+    assert len(OpenFile(str(path)).read(0, 1 << 20)) > len(good)
+    path.rename(tmp_path / "events.out.events.summary.1800000000.0.host_MS")
+    assert len(OpenFile(str(tmp_path / "events.out.events.summary.1800000000.0.host_MS")).read(0, 1 << 20)) == len(good)
 
 
 def test_damage_of_a_ring_is_damage_of_the_run(tmp_path: Path) -> None:

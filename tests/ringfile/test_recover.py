@@ -137,13 +137,13 @@ def test_recovery_that_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_a_ring_at_which_processes_die(tmp_path: Path, is_asked: bool) -> None:
-    """After three attempts of recorders that did not end, only who asks for it recovers a ring."""
+    """After five attempts of recorders that did not end, only who asks for it recovers a ring."""
     recorder = Recorder(tmp_path)
     recorder.put(scalar(1))
-    recorder.control.words[control.ATTEMPTS] = 3
+    recorder.control.words[control.ATTEMPTS] = 5
     recorder.kill()
     (result,) = recover.recover_all(str(tmp_path), is_asked=is_asked)
-    assert result.problem == ("" if is_asked else "3 attempts were cut short")
+    assert result.problem == ("" if is_asked else "5 attempts were cut short")
     assert os.path.exists(result.path) is not is_asked
 
 

@@ -23,6 +23,7 @@ VERBS = {
     "show": ("show P", "show P --json", "show P --csv", "show P --tag *", "show P --tag * --superseded --json"),
     "scalars": ("scalars P", "scalars P --last 3", "scalars P --json", "scalars P --csv"),
     "compare": ("compare P P", "compare P --json", "compare P --csv"),
+    "report": ("report P -o page.html", "report P -o page.html --json", "report P -o page.html --csv"),
     "lineage": ("lineage P", "lineage P --json", "lineage P --csv", "lineage P --where has(optimizer)"),
     "export": tuple(f"export P --to {to} -o O" for to in ("csv", "json", "npy", "png", "tensorboard")),
     "import": ("import P -o O",),

@@ -23,18 +23,19 @@ from typing import NoReturn
 
 from instrument import paths
 from instrument._version import __version__
-from instrument.analyse.layout import WRAP, Column, Screen, prose, table
+from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
 from instrument.show.terminal import screen, tell
 from instrument.suggestions import did_you_mean
 
 _VERBS = {
     "ls": "list the runs at or below a directory",
-    "show": "show what a run recorded",
+    "show": "show what runs recorded",
     "scalars": "show the numbers of runs, with their curves",
-    "compare": "compare the numbers and the hyper-parameters of two runs",
+    "compare": "compare the best and last numbers and the hyper-parameters of runs",
     "lineage": "list runs with their hyper-parameters and metrics, sorted and filtered",
-    "export": "write a run into files of another format",
+    "report": "write runs into one page with all their curves, which opens without a network",
+    "export": "write runs into files of another format",
     "import": "write TensorBoard's event files in MindSpore's dialect",
     "verify": "check every frame and every value of event files",
     "repair": "copy what is whole of damaged event files into new ones",
@@ -83,7 +84,7 @@ def _end(status: int, message: str = "") -> int:
     """Print a last line on stderr, leave nothing in a buffer that could fail at exit, and return `status`."""
     with contextlib.suppress(OSError, ValueError):
         if message:
-            tell(message)
+            tell(message, RED)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -41,8 +41,8 @@ class _Section(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    what = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
-    parser.add_argument("path", metavar="PATH", help=what)
+    sources = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
+    parser.add_argument("path", metavar="PATH", help=sources)
     for option in _TABLES:
         parser.add_argument(f"--{option}", action="store_true", help=f"show {_HELP[option]}")
     parser.add_argument("--compare", metavar="BASE", help="show the differences from BASE (its last window)")

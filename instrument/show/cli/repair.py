@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.eventfile import names
 from instrument.read import folders, verify
+from instrument.read.hints import absent
+from instrument.read.verify import Report
 from instrument.ringfile import recover
 from instrument.show import forms
-from instrument.show.cli.verify import show
-from instrument.show.runs import tell
+from instrument.show.cli.verify import show, size
+from instrument.show.progress import Progress, in_bytes
+from instrument.show.runs import tell, tell_or_raise
 from instrument.show.written import folders_of
 
 
@@ -55,7 +58,7 @@ def _append(paths: Sequence[str]) -> int:
 def _ring_directories(path: str) -> list[str]:
     """Return the directories at and below a path that hold ring files; that of a file, whether it does or not."""
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} does not exist; an event file or a directory is expected")
+        raise NoSuchRun(f"{path} {absent(path)}; an event file or a directory is expected")
     return folders.find(path).rings if os.path.isdir(path) else [os.path.dirname(path) or os.curdir]
 
 
@@ -72,14 +75,22 @@ def _copy(arguments: argparse.Namespace) -> int:
     taken = [target for target in targets if os.path.lexists(target)]
     if taken:
         raise InstrumentError(f"{taken[0]} exists; repair writes new files only, give another -o")
-    reports = []
-    for path, target in zip(files, targets, strict=True):
-        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-        reports.append(verify.repair(path, target))
-    show(reports, arguments, counted="frames_written", written=targets)
+    reports, others, written = list[Report](), list[Exception](), list[str]()
+    with Progress("repair", sum(map(size, files)), in_bytes) as progress:
+        for path, target in zip(files, targets, strict=True):
+            progress.advance(path)
+            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+            try:
+                reports.append(verify.repair(path, target))
+                written.append(target)
+            except NoSuchRun as error:
+                others.append(error)
+            progress.advance("", size(path))
+    status = tell_or_raise(others, bool(reports))
+    show(reports, arguments, counted="frames_written", written=written)
     frames = sum(report.values for report in reports)
     tell(f"wrote {frames} frames into {len(reports)} files at {arguments.out}")
-    return 0
+    return status
 
 
 def _check_out(path: str, out: str) -> None:

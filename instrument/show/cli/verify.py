@@ -15,6 +15,7 @@ from instrument.read import verify
 from instrument.read.verify import Report
 from instrument.show import forms
 from instrument.show.describe import damaged
+from instrument.show.progress import Progress, in_bytes
 from instrument.show.runs import tell, tell_or_raise
 from instrument.show.tables import escape, name, prose, table
 
@@ -28,12 +29,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     files, status = files_of(arguments.paths)
-    reports = []
-    for path in files:
-        try:
-            reports.append(verify.check(path))
-        except OSError as error:
-            tell(f"{path} cannot be read: {error.strerror}")
+    reports, others = list[Report](), list[Exception]()
+    with Progress("verify", sum(map(size, files)), in_bytes) as progress:
+        for path in files:
+            progress.advance(path)
+            try:
+                reports.append(verify.check(path))
+            except NoSuchRun as error:
+                others.append(error)
+            except OSError as error:
+                tell(f"{path} cannot be read: {error.strerror}")
+            progress.advance("", size(path))
     rings = {path: ring for one in arguments.paths for path, ring in verify.rings_at(one)}
     for path, ring in rings.items():
         if ring.events:
@@ -44,9 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
         if ring.damage:
             reports.append(Report(path, ring.size_bytes, values=ring.events, damage=ring.damage))
             files.append(path)
+    tell_or_raise(others, bool(reports))
     show(reports, arguments)
     is_whole = len(reports) == len(files) and all(report.is_whole for report in reports)
     return status if is_whole else 1
+
+
+def size(path: str) -> int:
+    """Return the size of a file in bytes, 0 where it cannot be had."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def files_of(paths: Iterable[str]) -> tuple[list[str], int]:

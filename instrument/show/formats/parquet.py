@@ -33,7 +33,7 @@ def export(job: Job) -> Iterator[Written]:
         count = 0
         with job.folder.binary(f"{kind}.parquet") as file, parquet.ParquetWriter(file, schema) as writer:
             for tag in tags:
-                for batch in rows.batches(job.run.points(kind, tag, job.superseded)):
+                for batch in rows.batches(job.points(kind, tag)):
                     count += batch.rows
                     columns = _columns(kind, batch.columns)
                     arrays = [pyarrow.array(columns[name], types[name]) for name in types]

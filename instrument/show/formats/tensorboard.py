@@ -30,7 +30,7 @@ def export(job: Job) -> Iterator[Written]:
     """Write everything but landscapes and all graphs but the last."""
     _tell_what_stays(job)
     names = _names(job.tags)
-    series = [(name, job.run.points(kind, tag, job.superseded)) for (kind, tag), name in names.items()]
+    series = [(name, job.points(kind, tag)) for (kind, tag), name in names.items()]
     writers = sorted({writer for _, points in series for writer in points.writers})
     own = {writer: _folder(writer, writers) for writer in writers} or {(-1, ""): ""}
     for writer, folder in own.items():
