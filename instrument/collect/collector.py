@@ -254,6 +254,14 @@ class SummaryCollector(Callback):
         else:
             self._close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._record is not None:
+            raise TypeError(
+                f"A {type(self).__name__} cannot be pickled or copied while it records, as it holds open files and "
+                "processes. Do it before the training, or make another one."
+            )
+        return self.__dict__
+
     def __enter__(self) -> SummaryCollector:
         self._entered += 1  # once more for an evaluation inside a training
         return self

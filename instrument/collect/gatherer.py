@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 from instrument import framework
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
-from instrument.collect import convert, lineage, sources
+from instrument.collect import checks, convert, lineage, sources
 from instrument.collect.options import Specified
 from instrument.values import Item
 
 log = logging.getLogger("instrument")
 
 Result = TypeVar("Result")
+_BATCH_DIMENSIONS = 4
 
 
 class Gatherer:
@@ -109,8 +110,7 @@ class Gatherer:
         return [item for item in items if item is not None]
 
     def _metric(self, name: Any, value: Any) -> Item | None:
-        tag = f"eval/{name}/auto"
-        return self.attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", tag, value))
+        return self.attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", f"eval/{name}/auto", value))
 
     # ------------------------------------------------------------------ once in a training
 
@@ -195,12 +195,18 @@ def _results(params: Any) -> dict[str, Any]:
 
 
 def _view(kind: str, tag: str, value: Any) -> Item:
-    return convert.to_item(kind, tag, value)
+    """Return an item under a name that is the user's: one that no file can hold must not take its event along."""
+    return convert.to_item(kind, checks.check_name(tag), value)
 
 
 def _input_data(params: Any) -> list[Item]:
     images = sources.input_images(params)
     try:
+        if len(images.shape) != _BATCH_DIMENSIONS:  # what else a recorder takes for one picture is a batch here
+            raise ValueError(
+                f"The image 'input_data/auto' has shape {tuple(images.shape)}; expected a batch of pictures, "
+                "(N, C, H, W) or (N, H, W, C)."
+            )
         return [_view("image", "input_data/auto", images)]
     except (TypeError, ValueError) as error:
         raise sources.Uncollectable(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from instrument import framework
+from instrument import framework, paths
 from instrument.codec.dialects import LAYOUTS, MINDSPORE
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.collect.sampler import check_interval
@@ -50,12 +50,14 @@ def check_bool(name: str, value: Any) -> bool:
 
 
 def check_directory(name: str, value: Any) -> str:
-    """The absolute path of a directory option; raises `TypeError` or `ValueError` for what is no path."""
+    """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
     path = os.fspath(value)
     if not isinstance(path, str) or not path or "\0" in path:
         raise ValueError(f"{name} is {path!r}; expected the path of a directory.")
+    if paths.is_url(path):
+        raise ValueError(f"{name} is the URL {path!r}; expected the path of a directory: {paths.url_hint(path)}.")
     return os.path.abspath(os.path.expanduser(path))
 
 

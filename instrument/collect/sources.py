@@ -55,6 +55,8 @@ def loss(params: Any) -> float:
         output = output[0]
     if not (convert.is_tensor(output) or isinstance(output, (int, float, np.ndarray, np.generic))):
         raise Uncollectable(f"the network's output is a {type(output).__name__}, in which no loss is to be found")
+    if isinstance(output, np.ma.MaskedArray):
+        output = output.mean()
     try:
         if getattr(output, "size", 1) == 1:
             return convert.to_scalar(output, "loss")

@@ -193,9 +193,7 @@ def import_pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise ImportError(
-            "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
-        ) from error
+        raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
     return pandas
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+from instrument import paths
 from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
@@ -320,7 +321,7 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
         NoSuchRun: there is no event file; the message says what there is instead.
         OSError: the file or directory cannot be read.
     """
-    path = os.fsdecode(path)
+    path = _local(path)
     if follow and (os.path.isdir(path) or not os.path.exists(path)):
         return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
@@ -341,6 +342,13 @@ def read_any(path: str | os.PathLike[str], follow: bool = False) -> Any:
         if found:
             return found
     return read(path, follow)
+
+
+def _local(path: str | os.PathLike[str]) -> str:
+    path = os.fsdecode(path)
+    if paths.is_url(path):
+        raise NoSuchRun(f"{path} is a URL; runs are read from directories of this machine: {paths.url_hint(path)}")
+    return path
 
 
 def _rank_of(path: str) -> int:
@@ -376,7 +384,7 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
 
     Links are followed, and each directory is listed once. Raises `NoSuchRun` where `root` is no directory.
     """
-    root = os.fsdecode(root)
+    root = _local(root)
     if not os.path.isdir(root):
         kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
