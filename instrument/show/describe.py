@@ -53,6 +53,9 @@ def listed(run: Run, name: str) -> Row:
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
     row["superseded_points"] = run.contents.superseded()
+    nonfinite = run.nonfinite().values()
+    row["nonfinite_points"] = sum(found.points for found in nonfinite)
+    row["first_nonfinite_step"] = min((found.first_step for found in nonfinite), default=None)
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
 
 

@@ -24,6 +24,7 @@ _COLUMNS = (
     "last_step",
     "last_wall_time",
 )
+_COUNTS = ("superseded_points", "nonfinite_points", "first_nonfinite_step")
 _LOSSES = ("missing_events", "damaged_places", "unfinished_ends")
 
 
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         forms.print_json([row for _, row in facts])
     elif arguments.csv:
-        forms.print_records((row for _, row in facts), (*_COLUMNS, "superseded_points", *_LOSSES))
+        forms.print_records((row for _, row in facts), (*_COLUMNS, *_COUNTS, *_LOSSES))
     else:
         shown = [_row(losses, row) for losses, row in facts]
         heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
@@ -66,11 +67,16 @@ def _superseded(facts: describe.Row) -> str:
     return f"{count} superseded point{'s' * (count != 1)}" if count else ""
 
 
+def _nonfinite(facts: describe.Row) -> str:
+    count = facts["nonfinite_points"]
+    return f"{count} not finite from step {facts['first_nonfinite_step']}" if count else ""
+
+
 def _row(losses: str, facts: describe.Row) -> dict[str, Cell]:
     tags = ", ".join(f"{count} {kind}" for kind, count in facts["tags"].items())
     ranks = len(facts["ranks"])
     row: dict[str, Cell] = {"RUN": name(facts["run"]), "RANKS": ranks if ranks > 1 else ""}
-    notes = ", ".join(filter(None, [describe.ending(facts["state"]), _superseded(facts), losses]))
+    notes = ", ".join(filter(None, [describe.ending(facts["state"]), _superseded(facts), _nonfinite(facts), losses]))
     row |= {"TAGS": tags or "-", "STEPS": "-", "LAST": "-", "NOTES": notes}
     if facts["first_step"] is not None:
         row |= {"STEPS": f"{facts['first_step']}..{facts['last_step']}", "LAST": clock(facts["last_wall_time"])}
