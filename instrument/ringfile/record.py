@@ -220,7 +220,7 @@ def _buffer(payload: Any) -> Piece:
 
 
 def write_header(
-    data: memoryview, position: int, sequence: int, length: int, head_offset: int, head: bytes,
+    data: memoryview, position: int, sequence: int, length: int, head_offset: int, head: Piece,
     body_crc: int | None = 0,
 ) -> None:  # fmt: skip
     """Write the header of an event's record to `position` of the ring; `body_crc` is None where it is not known yet.

@@ -234,9 +234,12 @@ _DESCRIBE: dict[type, Callable[[Any], Row]] = {
 
 
 def _extremes(array: NDArray[Any]) -> Row:
-    """The smallest and the largest element but NaN (None where there is none), and how many are NaN."""
+    """The smallest and the largest element but NaN (None where there is none), and how many are NaN.
+
+    Complex numbers have no order.
+    """
     is_nan = np.isnan(array)
-    numbers = array[~is_nan]
+    numbers = array[:0] if array.dtype.kind == "c" else array[~is_nan]
     low, high = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
     return {"min": low, "max": high, "nan_count": int(is_nan.sum())}
 

@@ -282,7 +282,10 @@ class _Loader:
         for name, data in self._each("marks"):
             found = marks.marks(data, name, names)
             self._keep(found.problems)
-            self._parts.add_spans(found.names, found.spans, EPOCH, name)
+            spans = found.spans[marks.within(found.spans, self._parts.metadata)]
+            if outside := len(found.spans) - len(spans):
+                self._keep([Problem(name, "marks outside of the window, whose times cannot be right", outside)])
+            self._parts.add_spans(found.names, spans, EPOCH, name)
 
     def _op_ranges(self) -> None:
         for name, data in self._each("op_range"):

@@ -112,15 +112,17 @@ class Ring:
         if end - tail > capacity_bytes:
             return False
         data, start = self.data, begin + HEADER_BYTES
-        offset = start + self.staged_bytes
-        for piece in pieces:
-            stop = offset + len(piece)
-            data[offset:stop] = piece
-            offset = stop
         body_crc: int | None = 0
         if head_offset:
+            offset = start + self.staged_bytes
+            for piece in pieces:
+                stop = offset + len(piece)
+                data[offset:stop] = piece
+                offset = stop
             body_crc = crc32c(data[start : start + head_offset]) if head_offset <= SEALED_BELOW_BYTES else None
-        record.write_header(data, begin, sequence, length, head_offset, bytes(pieces[-1]), body_crc)
+        else:  # as mostly: a record without a body is one piece
+            data[start : start + length] = pieces[0]
+        record.write_header(data, begin, sequence, length, head_offset, pieces[-1], body_crc)
         words[self._head] = end
         self.staged_bytes = 0
         return True

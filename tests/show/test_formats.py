@@ -175,8 +175,7 @@ def test_parquet_without_pyarrow_is_one_sentence(
     assert main(["export", run.path, "--to", "parquet", "-o", str(tmp_path / "out")]) == 1
     assert capsys.readouterr() == (
         "",
-        "instrument: export to parquet needs pyarrow, which is not installed: "
-        "pip install 'mindspore-instrument[parquet]'\n",
+        "instrument: export to parquet needs pyarrow, which is not installed: pip install pyarrow\n",
     )
     assert not (tmp_path / "out").exists()
 

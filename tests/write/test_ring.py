@@ -180,7 +180,7 @@ def test_an_exception_while_copying_leaves_nothing() -> None:
     for position in range(0, PAGE, BLOCK):
         move(ring, position)
         with pytest.raises(KeyboardInterrupt):
-            ring.put(interrupted(), 128, 1)  # type: ignore[arg-type]
+            ring.put(interrupted(), 128, 1, 64)  # type: ignore[arg-type]
         assert ring.head == position
         assert ring.get(ring.tail) is None
         assert put(ring, b"whole" * 10, 2)

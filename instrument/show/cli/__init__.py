@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from instrument import paths
 from instrument._version import __version__
 from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
@@ -44,6 +45,8 @@ _VERBS = {
     "landscape": "show, draw or export the loss landscapes of a run",
     "help": "show this, or the help of a verb",
 }
+#: Arguments of verbs that are paths.
+_PLACES = ("runs", "paths", "path", "directory", "compare", "out", "output", "timeline")
 _INTERRUPTED = 130
 
 
@@ -67,6 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (InstrumentError, OSError) as error:
         return _end(1, _sentence(error))
     return status
+
+
+def _check_places(arguments: argparse.Namespace) -> None:
+    """Raise `OSError` for a URL where a verb takes a path: an output would become a folder of that name."""
+    for name in _PLACES:
+        value = getattr(arguments, name, None)
+        for place in value if isinstance(value, list) else [value]:
+            if isinstance(place, str) and paths.is_url(place):
+                raise OSError(f"{place} is a URL; expected a path of this machine: {paths.url_hint(place)}")
 
 
 def _end(status: int, message: str = "") -> int:
@@ -104,6 +116,7 @@ def _run(words: list[str]) -> int:
         hint = did_you_mean(verb, _VERBS) or f"; there are {', '.join(_VERBS)}"
         _overview().error(f"there is no verb {verb!r}{hint}")
     arguments = _parser(verb).parse_args(rest)
+    _check_places(arguments)
     status: int = arguments.command(arguments)
     return status
 
