@@ -149,6 +149,12 @@ def not_finite(row: Row) -> str:
     return f"{count} from step {row['first_nonfinite_step']}" if count else ""
 
 
+def listed_not_finite(row: Row) -> str:
+    """Return the same of a row of `listed`."""
+    count = row["nonfinite_points"]
+    return f"{count} NaN or infinite from step {row['first_nonfinite_step']}" if count else ""
+
+
 def series_of(run: Run, name: str, wanted: Callable[[list[str]], list[str]], superseded: bool) -> Row:
     """Return every point of the tags that are `wanted`, one series for each kind and tag.
 
