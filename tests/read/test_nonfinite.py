@@ -50,7 +50,7 @@ def test_listings_tell_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     """`ls` in its notes, JSON and CSV in fields of their own."""
     diverged(tmp_path / "run")
     assert main(["ls", str(tmp_path)]) == 0
-    assert "77 not finite from step 3" in capsys.readouterr().out
+    assert "77 NaN or infinite from step 3" in capsys.readouterr().out
     assert main(["ls", str(tmp_path), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["nonfinite_points"], row["first_nonfinite_step"]) == (77, 3)
