@@ -46,11 +46,12 @@ WITHOUT_TEXT = {
     ("instrument/show/notebook.py", "raise ValueError(f'{len(words)} words')"): "printed with the usage of %instrument",
     ("instrument/trace/text.py", "Problem(self.file, what, amount)"): "its callers' texts are found",
     ("instrument/write/exports.py", "Notice('export'"): _SYSTEM,
-    ("instrument/write/crew.py", "Notice(*marshal.loads(said))"): _PASSES_ON,
+    ("instrument/write/supervisor.py", "Notice(*json.loads(message))"): _PASSES_ON,
+    ("instrument/write/consumer.py", "Notice('stalled'"): _SYSTEM,
+    ("instrument/write/consumer.py", "Notice('lost'"): _SYSTEM,
     ("instrument/write/memory.py", "raise OSError(error, os.strerror(error))"): _SYSTEM,
     ("instrument/write/sink.py", "Notice('sync'"): _SYSTEM,
     ("instrument/write/worker.py", "Notice('stalled'"): _SYSTEM,
-    ("instrument/write/worker.py", "Notice('lost'"): _SYSTEM,
 }
 
 PLACES = list(messages.Collector(messages.modules()).places())
