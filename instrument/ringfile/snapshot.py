@@ -133,11 +133,12 @@ def _read(fd: int, path: str, header: Header, control: Control, names: list[str]
     unread = sum(max(head - tail, 0) for tail, head in ends)
     if unread > _MOST_UNREAD_BYTES:
         raise CorruptMessage(f"it claims {unread} bytes that were not read")
-    is_exact = header.boot_id == locks.boot_id() != bytes(16) and header.inode == os.fstat(fd).st_ino
+    runs_on = header.boot_id == locks.boot_id() != bytes(16)
+    is_exact = runs_on and header.inode == os.fstat(fd).st_ino
     snapshot = Snapshot(path, header, state, [] if is_unused else names, is_exact)
     found: dict[int, Record] = {}
     for index, (tail, head) in enumerate(ends):
-        for each in _Ring(snapshot, fd, index).records(tail, head):
+        for each in _Ring(snapshot, fd, index, trusts_unsealed=runs_on).records(tail, head):
             if each.sequence > state.sequence or not is_exact:
                 found.setdefault(each.sequence, each)
     snapshot.records = [found[sequence] for sequence in sorted(found)]
@@ -147,12 +148,12 @@ def _read(fd: int, path: str, header: Header, control: Control, names: list[str]
 class _Ring:
     """One ring of a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, fd: int, index: int) -> None:
+    def __init__(self, snapshot: Snapshot, fd: int, index: int, trusts_unsealed: bool) -> None:
         self._snapshot = snapshot
         self._fd = fd
         self._capacity_bytes = snapshot.header.ring_bytes
         self._data_at = snapshot.header.data_at + index * self._capacity_bytes
-        self._trusts_unsealed = snapshot.is_exact
+        self._trusts_unsealed = trusts_unsealed
         #: Where behind damage a record may begin; found when it is needed.
         self._candidates: NDArray[np.int64] | None = None
         self._budget = 0

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import psutil
 
-from instrument.__main__ import main as command_line
 from instrument.codec.lineage import custom_message
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
@@ -35,6 +34,7 @@ from instrument.events import Event, Item
 from instrument.read.run import Run, read
 from instrument.ringfile import recover
 from instrument.ringfile.header import is_ring_file
+from instrument.show.cli import main as command_line
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 

@@ -159,7 +159,12 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_copy(tmp_path: Path) -> None:
     """A directory that was copied with its ring is read whole as well."""
-    killed(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    recorder = Recorder(tmp_path / "run")
+    recorder.put(*(event(step) for step in range(6)))
+    recorder.put(event(6), event(7), sealed=False)
+    recorder.commit(3)
+    recorder.kill()
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     shutil.rmtree(tmp_path / "run")
     assert facts(read(tmp_path / "copy"))["steps"] == list(range(8))
