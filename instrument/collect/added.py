@@ -87,7 +87,7 @@ class Added:
 
 def _private_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return a copy in memory that is given back to the system when the copy is no longer used."""
-    memory = mmap.mmap(-1, array.nbytes)
+    memory = mmap.mmap(-1, array.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             memory.madvise(mmap.MADV_HUGEPAGE)

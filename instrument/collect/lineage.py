@@ -14,6 +14,7 @@ import numpy as np
 from mindspore.nn.loss.loss import LossBase
 from mindspore.train import ModelCheckpoint
 
+from instrument.codec import lineage as codec
 from instrument.codec import schema
 from instrument.codec.lineage import CustomValue
 from instrument.collect import convert, sources
@@ -44,16 +45,23 @@ def _valid(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def train(params: Any, loss: float | None, opt: Any) -> Item:
-    """Where the trained model came from. `loss` is the last one; `opt` the optimiser; None where there is none."""
+def train(
+    params: Any, loss: float | None, opt: Any, initial_rate: float | None = None, last_rate: float | None = None
+) -> Item:
+    """Where the trained model comes from.
+
+    `loss` and `last_rate`, the learning rate, are those of the last step; None while there is none. `opt` is the
+    optimiser; None where there is none. `initial_rate` is the rate that it began with, if that is not to be asked for.
+    """
     message = schema.message_class("TrainLineage")()
-    rates = _learning_rate(opt)
+    if initial_rate is None and opt is not None:
+        initial_rate = first_rate(opt, is_initial=True)
     checkpoint = _checkpoint(params)
     batch_size = _batch_size(params.train_dataset)
     _set(
         message.hyper_parameters,
         optimizer=type(opt).__name__ if opt is not None else None,
-        learning_rate=rates,
+        learning_rate=initial_rate,
         loss_function=_loss_function(params),
         epoch=params.epoch_num,
         parallel_mode=str(params.parallel_mode),
@@ -68,7 +76,8 @@ def train(params: Any, loss: float | None, opt: Any) -> Item:
     _set(message.algorithm, network=type(params.network).__name__, loss=loss)
     # The path is a JSON object in MindSpore's files; null while no checkpoint was saved.
     _set(message.model, path=json.dumps({"ckpt": checkpoint}), size=os.path.getsize(checkpoint) if checkpoint else 0)
-    return Item("train_lineage", "train_lineage", message.SerializeToString())
+    data = codec.with_last_rate(message.SerializeToString(), last_rate)
+    return Item("train_lineage", "train_lineage", data)
 
 
 def evaluation(params: Any) -> Item:
@@ -98,12 +107,10 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, bool, int, float, type(None))) else str(value)
 
 
-def _learning_rate(opt: Any) -> float | None:
-    """The last learning rate, of the first group where there are several."""
-    if opt is None:
-        return None
+def first_rate(opt: Any, is_initial: bool = False) -> float | None:
+    """Return the learning rate, of the first group where there are several; None where it cannot be computed."""
     try:
-        return next(iter(sources.learning_rates(opt).values()))
+        return next(iter(sources.learning_rates(opt, is_initial).values()))
     except sources.Uncollectable:
         return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,17 @@ def check_directory(name: str, value: Any) -> str:
     if paths.is_url(path):
         raise ValueError(f"{name} is the URL {path!r}; expected the path of a directory: {paths.url_hint(path)}.")
     return os.path.abspath(os.path.expanduser(path))
+
+
+def try_directory(directory: str) -> None:
+    """Make the directory and write to it, so that a wrong one is refused before training starts."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        reason = f"summary_dir cannot be written ({error.strerror}); choose another one or change its permissions"
+        raise type(error)(error.errno, reason, directory) from error
 
 
 @dataclass(frozen=True)
@@ -124,7 +136,7 @@ class RecordOptions:
         """
         target = Target(
             self.directory, self.file_prefix, self.file_suffix, framework.device_number(), self.max_file_bytes,
-            self.export_tensors, dialect=self.dialect, rank=framework.rank(),
+            self.export_tensors, dialect=self.dialect, rank=framework.rank(), is_start=True,
         )  # fmt: skip
         try:
             return open_sink(target, self.processes, self.queue_bytes, self.drop_when_full)

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ from instrument.collect import beside, checks, complaints, ops
 from instrument.collect.added import Added
 from instrument.collect.convert import to_array, to_image, to_scalar
 from instrument.collect.options import RecordOptions
-from instrument.collect.session import Session
+from instrument.collect.session import Ending, Session, close, end_of
 from instrument.errors import RecordingError
-from instrument.values import Event, Item
+from instrument.values import FINISHED, End, Event, Item
 from instrument.write import earlier
 from instrument.write.limits import is_too_large
 from instrument.write.sink import Sink, Stats
@@ -102,7 +103,8 @@ class SummaryRecord:
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
         # At exit, and when dropped.
-        self._close_sink = weakref.finalize(self, _close, self._added, self.beside, self._sink)
+        self._ending = Ending(options.max_file_bytes)
+        self._close_sink = weakref.finalize(self, _close, self._added, self.beside, self._sink, self._ending)
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
         forks.tell(self)
@@ -117,7 +119,8 @@ class SummaryRecord:
     @property
     def stats(self) -> Stats:
         """What became of the events so far; see `Stats`."""
-        return self._sink.stats
+        stats = self._sink.stats
+        return replace(stats, bytes=stats.bytes + self._ending.bytes) if self._ending.bytes else stats
 
     def set_mode(self, mode: str) -> None:
         """Set the phase: values of summary operators are recorded in `"train"` and passed over in `"eval"`.
@@ -248,7 +251,7 @@ class SummaryRecord:
         What was added and not recorded is dropped, and one warning names it. Without a call, the end of the interpreter
         does the same.
         """
-        self.close_as(is_success=True)
+        self.close_as(End(FINISHED))
 
     def __reduce_ex__(self, _protocol: Any) -> Any:
         raise TypeError(
@@ -259,19 +262,21 @@ class SummaryRecord:
     def __enter__(self) -> SummaryRecord:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self.close_as(is_success=kind is None)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *traceback: object) -> None:
+        self.close_as(end_of(error))
 
     # ------------------------------------------------------------------ for the collector
 
-    def close_as(self, is_success: bool) -> None:
-        """`close`, and say in TensorBoard's files how the run ended."""
+    def close_as(self, end: End) -> None:
+        """`close`, and say in the files how the recorder ended."""
         self._inbox.close()
         self._network = None
         if self.beside is not None:
             self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
         if self._session is not None and not self._is_fork:
-            self._session.end(self._sink, is_success)
+            self._session.end(self._sink, end.status == FINISHED)
+        if self._ending.end is not None:
+            self._ending.end = end
         self._end()
         self._close_sink()
         self._raise_error()
@@ -298,6 +303,7 @@ class SummaryRecord:
     def abandon(self) -> None:
         """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
         self._is_fork = True
+        self._ending.end = None
         self._added.clear()
         self._end()
         self._lock = threading.RLock()
@@ -326,6 +332,7 @@ class SummaryRecord:
         elif not items:
             return True
         event = Event(step, time.time(), items, scalars)
+        self._ending.step = step
         if items and self._session is not None:
             self._session.note(event)
         taken = self._sink.write(event)
@@ -363,7 +370,7 @@ class SummaryRecord:
             raise RecordingError(complaints.what_happened(error))
 
 
-def _close(added: Added, sampled: beside.Beside | None, sink: Sink) -> None:
+def _close(added: Added, sampled: beside.Beside | None, sink: Sink, ending: Ending) -> None:
     """Close what a recorder holds, once; the recorder itself may be gone."""
     complaints.of_unrecorded(sink.path, added.keys())
-    beside.end(sampled, sink.close)
+    close(sampled, sink, ending)

@@ -161,7 +161,7 @@ def test_every_field_of_a_training(tmp_path: Path) -> None:
             "optimizer": "Momentum", "learning_rate": 0.5, "loss_function": "MSELoss", "epoch": 3,
             "parallel_mode": "data_parallel", "device_num": 2, "batch_size": 2,
         },
-        "algorithm": {"network": "Dense", "loss": 0.5},
+        "algorithm": {"network": "Dense", "loss": 0.5, "last_learning_rate": 0.5},
         "train_dataset": {"train_dataset_size": 10},
         "model": {"path": {"ckpt": None}, "size": 0},
     }  # fmt: skip

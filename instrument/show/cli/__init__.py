@@ -15,6 +15,7 @@ import contextlib
 import io
 import keyword
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ _VERBS = {
     "export": "write runs into files of another format",
     "import": "write TensorBoard's event files in MindSpore's dialect",
     "verify": "check every frame and every value of event files",
-    "repair": "copy what is whole of damaged event files into new ones",
+    "repair": "append what killed recorders left, or copy what is whole into new event files",
     "profile": "explain where the time of a training goes",
     "doctor": "try what works on this machine, and say what does not, and why",
     "landscape": "show, draw or export the loss landscapes of a run",
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # it was closed before we started
             sys.stdout.flush()
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
-        return int(stop.code or 0)
+        return _end(int(stop.code or 0))
     except KeyboardInterrupt:
         with contextlib.suppress(ValueError):  # only the main thread may; a second Ctrl+C adds nothing
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -121,12 +122,15 @@ def _run(words: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors propose the option that was meant."""
+    """A parser whose errors propose the option, or the value of one, that was meant."""
 
     def error(self, message: str) -> NoReturn:
         words = message.partition("unrecognized arguments: ")[2].split()
         wrong = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
         known = [option for option in self._option_string_actions if option.startswith("--")]
+        choice = re.search(r"argument (\S+): invalid choice: '(.*?)' \(", message)
+        if choice:
+            wrong, known = choice[2], list(self._option_string_actions[choice[1].partition("/")[0]].choices or ())
         self.print_usage(sys.stderr)
         sentence = f"{self.prog}: error: {message}{did_you_mean(wrong, known) if wrong else ''}"
         self.exit(2, prose(sentence, screen(sys.stderr), "  ") + "\n")
