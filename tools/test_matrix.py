@@ -74,6 +74,8 @@ def run(row: Row) -> Outcome:
         python = prepared(environment, row)
     except subprocess.CalledProcessError:
         return Outcome(row.name, problem="the environment could not be made, see above")
+    except FileExistsError as error:
+        return Outcome(row.name, problem=str(error))
     return run_tests(row.name, python, environment / "report.xml")
 
 

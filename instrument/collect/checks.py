@@ -47,7 +47,7 @@ def check_step(step: Any) -> int:
     number = step
     if convert.is_tensor(step) or isinstance(step, np.ndarray):
         array = np.asarray(step.asnumpy() if convert.is_tensor(step) else step)
-        number = array.reshape(-1)[0] if array.size == 1 else step
+        number = array.reshape(-1)[0] if array.size == 1 and not np.ma.is_masked(step) else step
     if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
         kind = type(step).__name__
         raise TypeError(f"step is {step!r} of type {kind}; expected an integer, or a tensor or array that holds one.")

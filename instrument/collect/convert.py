@@ -51,7 +51,7 @@ def to_array(value: Any, tag: str, kind: str = "tensor") -> tuple[NDArray[np.gen
     """Return a C-contiguous array in native byte order and the name of the recorded dtype.
 
     `value` is a MindSpore tensor, a NumPy array or number, or a Python number. A bfloat16 tensor comes as float32.
-    Masked floats come as NaN; for the kind "histogram", masked values of any type are left out, and the array is flat.
+    Masked floats come as NaN; for the kind "histogram", masked values of any type are left out of a flat array.
 
     Raises:
         TypeError: it is something else, or its numbers are complex, text or objects, or integers that are masked.
@@ -98,10 +98,10 @@ def _hint_of(value: Any) -> str:
 
 def _without_mask(value: Any, tag: str, kind: str) -> NDArray[Any]:
     """Return a plain array of a masked one; see `to_array`."""
-    if kind == "histogram":
-        result: NDArray[Any] = value.compressed()
-    elif not np.ma.is_masked(value) or value.dtype.kind not in _KINDS:
-        result = value.data
+    if value.dtype.kind not in _KINDS or not np.ma.is_masked(value):
+        result: NDArray[Any] = value.data
+    elif kind == "histogram":
+        result = value.compressed()
     elif value.dtype.kind == "f":
         result = value.filled(np.nan)
     elif kind == "image" and value.dtype == np.uint8:

@@ -202,7 +202,9 @@ def _view(kind: str, tag: str, value: Any) -> Item:
 def _input_data(params: Any) -> list[Item]:
     images = sources.input_images(params)
     try:
-        if len(images.shape) != _BATCH_DIMENSIONS:  # what else a recorder takes for one picture is a batch here
+        if (
+            getattr(images, "ndim", _BATCH_DIMENSIONS) != _BATCH_DIMENSIONS
+        ):  # what else a recorder takes for one picture is a batch here
             raise ValueError(
                 f"The image 'input_data/auto' has shape {tuple(images.shape)}; expected a batch of pictures, "
                 "(N, C, H, W) or (N, H, W, C)."

@@ -163,7 +163,8 @@ def test_json_has_no_nan() -> None:
     found = Table("t", {"x": [float("nan"), 1.5], "y": [None, 2]}, "c", ["n"])
     text = json.dumps(found.to_json(), allow_nan=False)
     assert json.loads(text) == {
-        "name": "t", "caption": "c", "columns": ["x", "y"], "notes": ["n"], "rows": [{"x": None, "y": None}, {"x": 1.5, "y": 2}],
+        "name": "t", "caption": "c", "columns": ["x", "y"], "notes": ["n"],
+        "rows": [{"x": None, "y": None}, {"x": 1.5, "y": 2}],
     }  # fmt: skip
 
 

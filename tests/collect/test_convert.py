@@ -137,6 +137,7 @@ def test_shapes_without_extent_are_kept(shape: tuple[int, ...]) -> None:
         ([1.0, 2.0], "list"), ((1.0,), "tuple"), ({"a": 1}, "dict"), (None, "NoneType"), (1 + 2j, "complex"),
         (np.longdouble(1.0), "float128"), (object(), "object"), (np.zeros(2, "f4,i4"), r"\[\('f0'"),
         (np.ma.masked_array([1 + 2j], mask=[True]), "complex128"),
+        (np.ma.masked_array(np.zeros(2, "f4,i4"), mask=[(True, False)] * 2), r"\[\('f0'"),
     ],
 )  # fmt: skip
 def test_other_types_are_refused_by_name(given: Any, named: str) -> None:

@@ -56,6 +56,7 @@ def test_any_integer_is_a_step(tmp_path: Path, step: Any) -> None:
     [
         1.0, "1", None, True, np.float64(1), np.bool_(True), 1j, np.array([1, 2]), np.array([], np.int64), [1],
         np.array(1.0), ms.Tensor(1.0), ms.Tensor(True), ms.Tensor([1, 2]), np.array(True), np.array("1"),
+        np.ma.masked, np.ma.masked_array(5, mask=True),
     ],
 )  # fmt: skip
 def test_what_is_no_integer_is_no_step(tmp_path: Path, step: Any) -> None:
