@@ -33,6 +33,8 @@ TOO_LONG = "the frame's length reaches past valid frames"
 _LENGTH = struct.Struct("<Q")
 #: So many equal lengths in a row are a reason to compare the next ones all at once.
 _ALIKE = 64
+#: So many periods are tried after which lengths may come round.
+_PERIODS = 32
 #: Payloads above this size are not gathered into a matrix.
 _LONG_BYTES = 4096
 #: The headers of a window are looked for all at once where its frames are no longer than this, and where no more than
@@ -162,12 +164,15 @@ class _Pass:
         self._buffer = bytearray()
         #: What was read of long frames whose payloads turned out to be wrong.
         self._wasted_bytes = 0
+        #: The lengths of the frames of the last window.
+        self._lengths: Indices = np.empty(0, np.int64)
 
     def blocks(self) -> Iterator[Block]:
         offset = self._reader.start
         while offset < self._size_bytes:
             data = self._window(offset)
-            starts, lengths, following = _walk(data)
+            starts, lengths, following = _walk(data, self._lengths)
+            self._lengths = lengths
             if not starts.size:
                 offset = self._skip(offset)
                 self._window_bytes = _FIRST_WINDOW_BYTES
@@ -241,10 +246,13 @@ class _Pass:
         return max(end, self._reader.start)
 
 
-def _walk(data: memoryview) -> tuple[Indices, Indices, int]:
-    """Where whole frames with right headers begin, the lengths of their payloads, and where the last of them ends."""
-    pieces: list[Indices] = []
-    offset, headers = 0, None
+def _walk(data: memoryview, before: Indices) -> tuple[Indices, Indices, int]:
+    """Where whole frames with right headers begin, the lengths of their payloads, and where the last of them ends.
+
+    `before` are the lengths of the frames before them.
+    """
+    expected, offset = _expected(data, before)
+    pieces, headers = [expected], None
     while True:
         first, (single, is_alike) = offset, _follow(data, offset)
         pieces.append(np.array(single[:-1], np.int64))
@@ -263,6 +271,40 @@ def _walk(data: memoryview) -> tuple[Indices, Indices, int]:
             last = int(run[-1])
             offset = last + frame.OVERHEAD_BYTES + _LENGTH.unpack_from(data, last)[0]
     return _with_headers(data, np.concatenate(pieces), offset)
+
+
+def _expected(data: memoryview, before: Indices) -> tuple[Indices, int]:
+    """The starts of the first frames as far as their lengths come round, and where the last of them ends.
+
+    A training goes through the same tags in each step: the lengths that followed the last ones the time before are
+    expected again.
+    """
+    cycle = _cycle(before)
+    if not cycle.size:
+        return cycle, 0
+    bytes_ = int(cycle.sum()) + cycle.size * frame.OVERHEAD_BYTES
+    size = min(len(data), WINDOW_BYTES)
+    lengths = np.tile(cycle, size // bytes_ + 1)
+    ends = np.cumsum(lengths + frame.OVERHEAD_BYTES)
+    ends = ends[ends <= size]
+    starts = np.append(0, ends)[: ends.size]
+    there = np.ndarray((len(data) - _LENGTH.size + 1,), "<u8", data, 0, (1,))[starts] if starts.size else starts
+    is_other = there != lengths[: starts.size].astype(np.uint64)
+    count = int(is_other.argmax()) if is_other.any() else starts.size
+    return starts[:count], int(ends[count - 1]) if count else 0
+
+
+def _cycle(lengths: Indices) -> Indices:
+    """The last lengths as far as all others repeat them; none where they do not."""
+    if lengths.size < 2 * _ALIKE or lengths.max() > _LONG_BYTES:
+        return lengths[:0]
+    counts = np.bincount(lengths)
+    counts[counts == 0] = lengths.size + 1
+    places = np.flatnonzero(lengths == counts.argmin())  # the rarest length gives the fewest periods to try
+    for period in (places[-1] - places[-2 : -2 - _PERIODS : -1]).tolist():
+        if (lengths[period:] == lengths[:-period]).all():
+            return lengths[-period:]
+    return lengths[:0]
 
 
 def _follow(data: memoryview, offset: int) -> tuple[list[int], bool]:
@@ -352,9 +394,12 @@ def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[
         group = Group.gather(data, starts[index], int(lengths[index[0]]))
         found = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[group.starts + group.length]
         is_right = crcs.masked(crcs.of_strings(data, group.starts, group.rows)) == found
-        bad.append(np.stack([index, group.starts], axis=1)[~is_right])
-        if is_right.any():
-            groups.append(group.only(is_right))
+        if not is_right.all():
+            bad.append(np.stack([index, group.starts], axis=1)[~is_right])
+            if not is_right.any():
+                continue
+            group = group.only(is_right)
+        groups.append(group)
     groups.sort(key=lambda group: int(group.starts[0]))
     wrong = np.concatenate(bad)
     return groups, wrong[np.argsort(wrong[:, 0])]

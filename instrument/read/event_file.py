@@ -219,9 +219,9 @@ class EventFile:
         """Take the payloads that belong to no family, in file order."""
         starts = np.concatenate([group.starts for group in groups])
         lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
-        order = np.argsort(starts)
+        order = np.argsort(starts, kind="stable")
         starts, lengths = starts[order], lengths[order]
-        alone = list(zip(starts.tolist(), lengths.tolist(), strict=True))
+        alone: Any = range(starts.size)
         if irregular.is_worth_it(block.data, starts, lengths):
             found = self._irregular.take(block, starts, lengths)
             for positions, points in found.numbers:
@@ -229,8 +229,9 @@ class EventFile:
                 self._span(points.rows.wall_time)
             for event, outline_ in found.others:
                 self._take_one(block, int(starts[event]), int(lengths[event]), outline_)
-            alone = [alone[event] for event in found.alone]
-        for start, length in alone:
+            alone = found.alone
+        for event in alone:
+            start, length = int(starts[event]), int(lengths[event])
             whole = self._outline(block, length, start)
             if whole is not None:
                 self._take_one(block, start, length, whole)

@@ -53,8 +53,10 @@ class Found(NamedTuple):
 
 def is_worth_it(data: memoryview, starts: Indices, lengths: Indices) -> bool:
     """Return True where payloads are better taken together than one by one."""
-    payloads = (data[start : start + length] for start, length in zip(starts.tolist(), lengths.tolist(), strict=True))
-    return starts.size >= _MANY_EVENTS or any(map(_is_wide, payloads))
+    if starts.size >= _MANY_EVENTS:
+        return True
+    places = zip(starts.tolist(), lengths.tolist(), strict=True)
+    return any(_is_wide(data[start : start + length]) for start, length in places)
 
 
 def _is_wide(payload: memoryview) -> bool:

@@ -300,7 +300,7 @@ def merge(
     `continued` are writers that another one has gone on with.
     """
     columns = [part.points.columns() for part in parts]
-    if len(parts) == 1 and _is_ascending(columns[0].step):  # as nearly all are: there may be thousands of tags
+    if len(parts) == 1 and parts[0].points.extent() is not None:  # steps ascend, mostly: there may be thousands of tags
         step, wall_time, raw = columns[0]
         raw = raw.astype(np.float64, copy=False) if kind == "scalar" else raw
         only: NDArray[np.intp] = np.ndarray((step.size,), np.intp, _ZERO, 0, (0,))
@@ -327,11 +327,6 @@ def merge(
         column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
     )
     return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order], continued)
-
-
-def _is_ascending(step: NDArray[np.int64]) -> bool:
-    """Return True where each step is greater than the one before."""
-    return bool((step[1:] > step[:-1]).all())
 
 
 def is_sampled(kind: str, tag: str) -> bool:

@@ -252,6 +252,24 @@ def test_a_followed_file_equals_one_that_is_read_at_once(
             np.testing.assert_array_equal(followed.value, whole.value)
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_steps_that_come_round_in_a_long_file(tmp_path: Path, rng: np.random.Generator, is_damaged: bool) -> None:
+    """An event a value over several megabytes: other tags now and then, steps that grow by a byte, a flipped bit."""
+    tags = [f"layer_{index}/{'w' * int(rng.integers(8))}" for index in range(150)]
+    frames = []
+    for step in range(20, 320):
+        for tag in tags:
+            frames.append(event(step, 1e9 + float(rng.random()), number("tensorboard", tag, float(rng.normal()))))
+        if step % 37 == 0:
+            frames.append(event(step, 1e9, number("tensorboard", "eval", 1.0)))
+    data = bytearray(b"".join(frames))
+    if is_damaged:
+        data[int(rng.integers(len(data)))] ^= 0x10
+    write(tmp_path, "tensorboard", [bytes(data)])
+    assert len(data) > 2_000_000
+    assert compare(tmp_path, "tensorboard") >= 44_000
+
+
 @pytest.mark.parametrize("dialect", FILES)
 def test_values_that_look_like_the_beginnings_of_others(tmp_path: Path, dialect: str) -> None:
     """Tags and numbers that hold the bytes of a value's head change nothing."""
