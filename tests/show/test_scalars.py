@@ -262,6 +262,7 @@ def test_the_best_and_its_step_stay_on_a_narrow_terminal(tree: Path, monkeypatch
 
     for width in (60, 80, 100):
         monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setattr(sys, "stdout", Terminal())
         assert main(["compare", "runs", "--tag", "eval/*"]) == 0
         lines = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
