@@ -14,6 +14,8 @@ from instrument.descriptors import above_streams
 #: Pieces below this size are joined before the system call: copying them costs less than handing them over singly.
 _JOIN_BELOW_BYTES = 64 * 1024
 _MAX_PIECES = 512
+#: One call writes about this much. Of a call with more, Linux makes pages of many megabytes, which take longer to find.
+_CALL_BYTES = 1 << 20
 
 
 def coalesce(pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
@@ -56,7 +58,7 @@ class EventFileWriter:
         try:
             remaining = coalesce(pieces)
             while remaining:
-                written = _write_at(self._fd, remaining[:_MAX_PIECES], end)
+                written = _write_at(self._fd, _batch(remaining), end)
                 end += written
                 remaining = _drop(remaining, written)
         except BaseException:  # also an interrupt from the keyboard between two parts
@@ -136,6 +138,21 @@ def _write_at(fd: int, pieces: list[bytes | memoryview], offset: int) -> int:
         return os.pwritev(fd, pieces, offset)
     os.lseek(fd, offset, os.SEEK_SET)  # Windows has neither pwrite nor pwritev
     return os.write(fd, pieces[0])
+
+
+def _batch(pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Return the first of `pieces`, as far as one call writes them."""
+    batch: list[bytes | memoryview] = []
+    room = _CALL_BYTES
+    for piece in pieces[:_MAX_PIECES]:
+        if len(piece) > 2 * room:
+            batch.append(memoryview(piece)[:room])
+            break
+        batch.append(piece)
+        room -= len(piece)
+        if room <= 0:
+            break
+    return batch
 
 
 def _drop(pieces: list[bytes | memoryview], count: int) -> list[bytes | memoryview]:

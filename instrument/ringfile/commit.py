@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 #: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
 SUMMARY, LINEAGE = 0, 1
+#: A file with less room than this share of its limit is closed by the first event that does not fit.
+CLOSING_SHARE = 1 / 8
 #: What an event has for the files that there may be, where it has nothing.
 NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
 
 
 class Notice(NamedTuple):
     """A word to the trainer. `what` is "lost" (an event is missing), "stalled" (nothing can be written at the moment),
-    "gone" (a file was taken away with what was written before), "limit" (a file is full), "export" or "sync"."""
+    "gone" (a file was taken away with what was written before), "limit" (a file is full), "large" (an event is too
+    large for what is left of a file), "export" or "sync"."""
 
     what: str
     step: int
@@ -118,6 +121,20 @@ def gap_item(gap: Gap) -> Item:
     return Item("gap", "", codec.encode(gap))
 
 
+def limit_reason(max_file_bytes: int) -> str:
+    """Return why an event is missing for which a file has no room."""
+    return f"max_file_size is {max_file_bytes}"
+
+
+def gap_bytes(max_file_bytes: int, layout: Layout) -> int:
+    """Return the most bytes that an event takes which says that others are missing at the size limit."""
+    from instrument.values import Gap
+
+    largest = (1 << 63) - 1
+    event = gap_event(Gap(largest, -1, -1, limit_reason(max_file_bytes)))._replace(step=-1)
+    return wire.size(_frames(event, layout)[SUMMARY])
+
+
 class OpenFile(Protocol):
     """A file that frames are appended to: `EventFileWriter`, or a stand-in that keeps them in memory."""
 
@@ -148,6 +165,7 @@ class Committer:
         self._layout = layout
         self._open = open_file or _open
         self._files = range(len(layout.roles))
+        self._reserve_bytes = 0 if max_file_bytes is None else gap_bytes(max_file_bytes, layout)
         self._writers: dict[int, OpenFile] = {}
 
     def apply(self, state: State, jobs: Sequence[Job]) -> State:
@@ -168,7 +186,7 @@ class Committer:
                     continue
                 length = lengths[file] or (wire.size(self._version(file, jobs[0])) if file else 0)
                 accepted, full = self._within_limit(concerned, file, length, full)
-                refused.update(job.sequence for job in concerned[len(accepted) :])
+                refused.update({job.sequence for job in concerned} - {job.sequence for job in accepted})
                 if accepted:
                     start, lengths[file] = self._append(file, accepted, lengths[file])
                     undo.callback(self._writers[file].cut, start)
@@ -181,17 +199,34 @@ class Committer:
         )  # fmt: skip
 
     def _within_limit(self, jobs: Sequence[Job], file: int, length: int, full: int) -> tuple[list[Job], int]:
-        """Return the first jobs, as far as their frames fit; the one that does not closes the file for all others."""
-        if full & 1 << file:
-            return [], full
-        if self._max_file_bytes is None:
+        """Return the jobs whose frames fit into a file of `length` bytes, and `full` with this file's bit.
+
+        One that is too large for a file with much room is left out alone. The first one that does not fit into a file
+        that has little room left closes it, or every later event would have to be tried. What says that events are
+        missing always finds room in the first file: other events leave it.
+        """
+        limit = self._max_file_bytes
+        if limit is None:
             return list(jobs), full
-        for index, job in enumerate(jobs):
-            length += job.size_bytes(file)
-            if length > self._max_file_bytes:
-                self._report(Notice("limit", job.step, job.paths[file], f"max_file_size is {self._max_file_bytes}"))
-                return list(jobs[:index]), full | 1 << file
-        return list(jobs), full
+        accepted = []
+        for job in jobs:
+            is_gap = job.failed or not job.events
+            end = length + job.size_bytes(file)
+            is_closed = bool(full & 1 << file)
+            if end <= limit if is_gap else not is_closed and end + self.reserve_bytes(file) <= limit:
+                accepted.append(job)
+                length = end
+                continue
+            if is_gap or is_closed:
+                continue
+            closes = limit - self.reserve_bytes(file) - length < limit * CLOSING_SHARE
+            full |= closes << file
+            self._report(Notice("limit" if closes else "large", job.step, job.paths[file], limit_reason(limit)))
+        return accepted, full
+
+    def reserve_bytes(self, file: int) -> int:
+        """Return the room that is kept in a file for what says that events are missing."""
+        return self._reserve_bytes if file == SUMMARY else 0
 
     def _append(self, file: int, jobs: list[Job], length: int) -> tuple[int, int]:
         """Write the frames behind the first `length` bytes of the file; return where they begin and end."""

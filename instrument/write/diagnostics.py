@@ -17,6 +17,9 @@ log = logging.getLogger("instrument")
 #: Why events are missing that found no room though the disk takes what it is given; logged once, not for each gap.
 RING_FULL = "there was no room in memory"
 
+_AT_LIMIT = commit.limit_reason(0)[:-1]
+#: What is no error of recording.
+_NO_ERRORS = ("limit", "large")
 #: What a `Notice` is about -> how the log says it.
 _WORDING = {
     "lost": (
@@ -42,6 +45,11 @@ _WORDING = {
     "limit": (
         logging.WARNING,
         "%(path)s is full: step %(step)d and what follows is not recorded (%(reason)s). Training goes on.",
+    ),
+    "large": (
+        logging.WARNING,
+        "Step %(step)d is too large for what is left of %(path)s and is not recorded (%(reason)s). Training goes on; "
+        "what fits is recorded, and the file says what is missing.",
     ),
     "sync": (
         logging.ERROR,
@@ -77,7 +85,7 @@ class Diagnostics:
             if cause not in self._logged:
                 self._logged.add(cause)
                 self.note(*_WORDING[notice.what], notice._asdict())
-            if notice.what != "limit":
+            if notice.what not in _NO_ERRORS:
                 self.errors += 1
                 self._first = self._first or notice
 
@@ -129,7 +137,9 @@ class Missing:
     def reported(self, in_file: bool = True) -> None:
         """Take note that the gap is in the file, or on its way there; or that only the log can have it."""
         gap, self._gap, self.is_any = self._gap, None, False
-        if gap is not None and not (in_file and gap.reason == RING_FULL):
+        if gap is None or gap.reason.startswith(_AT_LIMIT):
+            return  # a warning has said so when the first of them was refused
+        if not (in_file and gap.reason == RING_FULL):
             text = "%d events are missing from %s, between steps %d and %d (%s); the file " + (
                 "says so at its place." if in_file else "could not be made to say so."
             )

@@ -14,7 +14,7 @@ from instrument.ringfile.control import State
 from instrument.ringfile.record import Staged
 from instrument.write.diagnostics import Diagnostics, Missing
 from instrument.write.exports import export_tensors
-from instrument.write.limits import full_files, is_summary_full
+from instrument.write.limits import full_files, may_have_gap
 from instrument.write.sink import Files, Stats
 from instrument.write.state_file import StateFile
 from instrument.write.tag_names import TagNames
@@ -84,8 +84,11 @@ class FileSink:
         before = self._state
         if full_files(before, event, self._layout)[1]:
             self._dropped += 1
+            self._miss(event)
             return False
-        says_missing = self._missing.is_any and not is_summary_full(before)
+        says_missing = self._missing.is_any
+        if says_missing and self._files.target.max_file_bytes is not None:
+            says_missing = may_have_gap(before, event, self._layout)
         try:
             paths = (self._files.summary_path, *self._files.further(event))
         except OSError as error:
@@ -104,9 +107,16 @@ class FileSink:
         except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
             self._committer.close()
             raise
-        if says_missing:
-            self._missing.reported(in_file=not is_summary_full(after))
+        is_in_first = after.summary_bytes != before.summary_bytes
+        if says_missing and is_in_first:
+            self._missing.reported()
+        if after.refused != before.refused and not is_in_first:
+            self._miss(event)
         return (after.lost, after.refused) == (before.lost, before.refused)
+
+    def _miss(self, event: Event) -> None:
+        """Have the file say that an event is missing for which it has no room."""
+        self._missing.add(event.step, commit.limit_reason(self._files.target.max_file_bytes or 0))
 
     def _lose(self, step: int, path: str, error: OSError) -> bool:
         reason = os.strerror(error.errno or 0)

@@ -52,9 +52,12 @@ def is_too_large(item: Item) -> bool:
     return item_bound_bytes(item) > event_codec.MAX_PAYLOAD_BYTES
 
 
-def is_summary_full(state: State) -> bool:
-    """Whether nothing more goes into the first file."""
-    return bool(state.full & 1 << SUMMARY)
+def may_have_gap(state: State, event: Event, layout: Layout) -> bool:
+    """Return True if an event can say what is missing before it: it goes into the first file, which is not full.
+
+    A file that is full has room for one gap more, which is written at the end.
+    """
+    return not state.full & 1 << SUMMARY and SUMMARY in layout.needed(event)
 
 
 def full_files(state: State, event: Event, layout: Layout = MINDSPORE) -> tuple[bool, bool]:

@@ -33,7 +33,7 @@ from instrument.write.consumer import Consumer
 from instrument.write.diagnostics import RING_FULL, Diagnostics, Missing, log
 from instrument.write.exports import export_tensors
 from instrument.write.file_sink import FileSink
-from instrument.write.limits import full_files, is_summary_full, upper_bound_bytes
+from instrument.write.limits import full_files, may_have_gap, upper_bound_bytes
 from instrument.write.memory import round_up
 from instrument.write.producer import Producer, WorkerUnavailable
 from instrument.write.recovery import recover_directory
@@ -117,6 +117,8 @@ class PoolSink:
         self._tags = TagNames(self._diagnostics) if files.layout.has_tensorboard else None
         self._max_file_bytes = files.target.max_file_bytes
         self._bound_bytes = files.summary_bytes
+        limit = self._max_file_bytes
+        self._reserve_bytes = 0 if limit is None else commit.gap_bytes(limit, files.layout)
         self._lock = threading.RLock()
         self._is_writing = False
         self._depth = 0
@@ -209,18 +211,15 @@ class PoolSink:
                     self._release()
 
     def _write(self, event: Event) -> bool:
-        producer, limit = self._producer, self._max_file_bytes
-        self._step = event.step
-        if limit is not None and not self._may_fit(event):
+        limit, self._step = self._max_file_bytes, event.step
+        if limit is not None:
+            return self._write_within(limit, event)
+        if not self._missing.is_any:
+            return self._send(event)
+        if not self._send(self._missing.before(event)):
             return False
-        if not self._missing.is_any or is_summary_full(producer.state):
-            return self._send(event) and (limit is None or self._fits(event))
-        whole = self._missing.before(event)
-        if not self._send(whole):
-            return False
-        fits = limit is None or self._fits(event, whole)
-        self._missing.reported(in_file=not is_summary_full(producer.state))
-        return fits
+        self._missing.reported()
+        return True
 
     def _send(self, event: Event) -> bool:
         """Give an event to a worker; False where it was not taken, which has been counted and said."""
@@ -258,7 +257,7 @@ class PoolSink:
         if states is None:
             return self._drop()
         before, after = states
-        return (after.lost, after.refused) == (before.lost, before.refused)
+        return after.lost == before.lost
 
     def _lose(self, event: Event, reason: str) -> bool:
         self._lost += 1
@@ -297,27 +296,40 @@ class PoolSink:
 
     # ------------------------------------------------------------------ the size limit
 
-    def _may_fit(self, event: Event) -> bool:
-        """True if an event is worth sending: not all of its files are full, nor is it unknown how full they are."""
-        assert self._max_file_bytes is not None
-        if full_files(self._producer.state, event, self._files.layout)[1]:
-            self._dropped += 1
-            return False
-        return self._bound_bytes <= self._max_file_bytes or self._measure() or self._drop()
+    def _may_have_gap(self, event: Event) -> bool:
+        return self._missing.is_any and may_have_gap(self._producer.state, event, self._files.layout)
 
-    def _fits(self, event: Event, whole: Event | None = None) -> bool:
-        """True if an event that was sent is in the file. Near the limit only the encoded size tells, so it is waited
-        for; where the disk takes nothing meanwhile, or no worker can be started, it may still be refused.
-
-        `whole` is the event with what it says is missing.
+    def _write_within(self, limit: int, event: Event) -> bool:
+        """Write an event to files with a size limit. Near it only the encoded size tells whether the event is in the
+        file, so it is waited for; where the disk takes nothing meanwhile, or no worker writes, it may still be refused.
         """
-        assert self._max_file_bytes is not None
-        self._bound_bytes += upper_bound_bytes(whole or event, self._files.layout)
-        if self._bound_bytes <= self._max_file_bytes:
+        producer, reason = self._producer, commit.limit_reason(limit)
+        if full_files(producer.state, event, self._files.layout)[1]:
+            self._dropped += 1
+            self._missing.add(event.step, reason)
+            return False
+        whole = self._missing.before(event) if self._may_have_gap(event) else event
+        bound_bytes = upper_bound_bytes(whole, self._files.layout) + self._reserve_bytes
+        is_near = self._bound_bytes + bound_bytes > limit
+        if is_near and not self._measure():
+            return self._drop()
+        is_near = self._bound_bytes + bound_bytes > limit
+        before = producer.state
+        if not self._send(whole):
+            return False
+        self._bound_bytes += bound_bytes - self._reserve_bytes
+        if is_near:
+            with suppress(WorkerUnavailable):
+                self._measure()
+        after = producer.state
+        is_in_first = not is_near or after.summary_bytes != before.summary_bytes
+        if whole is not event and is_in_first:
+            self._missing.reported()
+        if not is_near or after.refused == before.refused:
             return True
-        with suppress(WorkerUnavailable):
-            self._measure()
-        return not full_files(self._producer.state, event, self._files.layout)[0]
+        if not is_in_first:
+            self._missing.add(event.step, reason)
+        return False
 
     def _measure(self) -> bool:
         """Wait for what was sent, and learn how large the files are; False where the disk takes nothing."""

@@ -29,11 +29,8 @@ def recover_directory(directory: str) -> None:
     failures: list[Notice] = []
     try:
         results = recover.recover_all(directory, export)
-    except FileNotFoundError:
-        return  # the directory is about to be made
-    except OSError as error:
-        log.warning("%s cannot be searched for what killed recorders left: %s", directory, error.strerror)
-        return
+    except OSError:
+        return  # it is about to be made, or cannot be listed, by readers neither
     for result in results:
         for reason in result.damage:
             log.warning("%s: %s; that part of what a killed recorder left is lost.", result.path, reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 
 from instrument.ringfile import create, header
 from instrument.ringfile.control import CONTROL_WORDS, Control, State
@@ -23,14 +24,16 @@ class StateFile:
 
     def __init__(self, files: Files, state: State) -> None:
         self._control: Control | None = None
-        self._path, self._fd = "", -1
+        self._fd = -1
+        self._remove: weakref.finalize[..., StateFile] | None = None
         target = files.target
         export = os.path.basename(files.export_directory)
         first = header.of_this_process(target.dialect, 1, mmap.PAGESIZE, target.max_file_bytes, export)
         try:
-            self._path, self._fd = create.create(target.directory, first)
+            path, self._fd = create.create(target.directory, first)
         except OSError:
             return  # a reader sees a step that was under way in some of its files
+        self._remove = weakref.finalize(self, _remove, path, self._fd, os.getpid())
         try:
             words = memory.map_once(self._fd, 0, first.data_at)[CONTROL_AT:][: 8 * CONTROL_WORDS]
             self._control = Control(words.cast("Q"))
@@ -52,14 +55,20 @@ class StateFile:
             self._control.state = state
 
     def close(self) -> None:
-        """Remove the file: what stands in the event files counts."""
-        if self._fd >= 0:
-            remove(self._path, self._fd)
-            self.abandon()
+        """Remove the file: what stands in the event files counts. The end of the sink without `close` does it, too."""
+        self._control, self._fd = None, -1
+        if self._remove is not None:
+            self._remove()
 
     def abandon(self) -> None:
         """Let go of it in a forked child."""
         self._control = None
         fd, self._fd = self._fd, -1
-        if fd >= 0:
+        if self._remove is not None and self._remove.detach():
             os.close(fd)
+
+
+def _remove(path: str, fd: int, pid: int) -> None:
+    if os.getpid() == pid:
+        remove(path, fd)
+    os.close(fd)

@@ -180,7 +180,7 @@ def test_an_exception_while_copying_leaves_nothing() -> None:
     for position in range(0, PAGE, BLOCK):
         move(ring, position)
         with pytest.raises(KeyboardInterrupt):
-            ring.put(interrupted(), 128, 1)  # type: ignore[arg-type]
+            ring.put(interrupted(), 128, 1, 64)  # type: ignore[arg-type]
         assert ring.head == position
         assert ring.get(ring.tail) is None
         assert put(ring, b"whole" * 10, 2)
@@ -304,6 +304,26 @@ def test_an_empty_ring_starts_again_at_its_beginning() -> None:
         assert take(ring) == (sequence, b"x" * 300)
     assert ring.head == ring.tail > 16 * PAGE
     assert bytes(ring.data[3 * PAGE : 16 * PAGE]) == before
+
+
+def test_staged_records_start_again_too() -> None:
+    """Where they fit; the padding before them is released as a record is."""
+    ring = make(64 * PAGE)
+    before = bytes(ring.data[24 * PAGE : 64 * PAGE])
+    data = memoryview(bytes(range(256)) * 160)
+    for sequence in range(100):
+        ring.restart(len(data))
+        assert ring.stage(data) is not None
+        assert ring.put([b"head"], len(data) + 4, sequence, len(data))
+        assert take(ring) == (sequence, bytes(data) + b"head")
+    assert bytes(ring.data[44 * PAGE : 64 * PAGE]) == before[20 * PAGE :]
+    while ring.head % ring.capacity_bytes < 80 << 10:
+        assert ring.stage(data) is not None
+        assert ring.put([b"head"], len(data) + 4, 100, len(data))
+        take(ring)
+    ring.restart(0)
+    assert ring.get(ring.tail) is None
+    assert ring.after_padding(ring.tail) == ring.head != ring.tail
 
 
 def test_a_record_that_would_not_fit_there_is_put_where_the_head_is() -> None:

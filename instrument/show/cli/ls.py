@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 from instrument.read.index import Index
 from instrument.read.points import clock
+from instrument.read.starts import RUNNING
 from instrument.show import describe, forms
 from instrument.show.runs import PATHS, Selection
 from instrument.show.tables import WHOLE, Cell, Column, name, table
 from instrument.values import KINDS, LINEAGE_KINDS
 
 _KINDS = [kind for kind in (*KINDS, "profile") if kind not in LINEAGE_KINDS]
-_COLUMNS = ("run", "path", "ranks", *(f"tags.{kind}" for kind in _KINDS), "first_step", "last_step", "last_wall_time")
+_COLUMNS = (
+    "run", "path", "ranks", "state", *(f"tags.{kind}" for kind in _KINDS), "first_step", "last_step", "last_wall_time",
+)  # fmt: skip
 _COUNTS = (
     "superseded_points", "nonfinite_points", "first_nonfinite_step", "missing_events", "damaged_places",
     "unfinished_ends",
@@ -48,7 +51,8 @@ def _facts(runs: Selection) -> Iterator[tuple[str, describe.Row]]:
         kept = index.facts(run)
         if kept is None:
             kept = {"losses": describe.losses(run), "row": describe.listed(run, run_name)}
-            index.keep(run, kept)
+            if kept["row"]["state"] != RUNNING:  # that ends without a change of the files
+                index.keep(run, kept)
         yield kept["losses"], {**kept["row"], "run": run_name, "path": run.path}
     index.save()
 
@@ -62,7 +66,9 @@ def _row(losses: str, facts: describe.Row) -> dict[str, Cell]:
     tags = ", ".join(f"{count} {kind}" for kind, count in facts["tags"].items())
     ranks = len(facts["ranks"])
     row: dict[str, Cell] = {"RUN": name(facts["run"]), "RANKS": ranks if ranks > 1 else ""}
-    notes = ", ".join(filter(None, [describe.listed_not_finite(facts), _superseded(facts), losses]))
+    notes = ", ".join(
+        filter(None, [describe.ending(facts["state"]), describe.listed_not_finite(facts), _superseded(facts), losses])
+    )
     row |= {"TAGS": tags or "-", "STEPS": "-", "LAST": "-", "NOTES": notes}
     if facts["first_step"] is not None:
         row |= {"STEPS": f"{facts['first_step']}..{facts['last_step']}", "LAST": clock(facts["last_wall_time"])}
