@@ -79,13 +79,16 @@ def chosen_directions(arguments: argparse.Namespace) -> Directions:
 
 
 def sorted_rows(rows: Iterable[dict[str, Any]], column: str, descending: bool) -> list[dict[str, Any]]:
-    """Return rows in the order of a column, `best` with the best first; those without a value come last."""
+    """Return rows in the order of a column, `best` tag by tag with the best first; those without a value come last."""
     known, unknown = list[dict[str, Any]](), list[dict[str, Any]]()
     for row in rows:
         value = row.get(column)
         (unknown if value is None or value != value else known).append(row)
     key: Callable[[dict[str, Any]], Any] = best_first if column == "best" else lambda row: _order(row[column])
-    return sorted(known, key=key, reverse=descending) + unknown
+    known.sort(key=key, reverse=descending)
+    if column == "best":  # values of one tag alone can be compared
+        known.sort(key=lambda row: str(row["tag"]))
+    return known + unknown
 
 
 def _order(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +53,7 @@ def follow(arguments: argparse.Namespace, kind: str, columns: Sequence[str], dra
     followed = _Followed(arguments.runs, arguments.idle, getattr(arguments, "rank", None))
     if arguments.json or arguments.csv or not sys.stdout.isatty():
         lines = _Lines(arguments, kind, columns)
-        status = _until_end(followed, arguments.interval, lines.put, time.sleep)
+        status = _until_end(followed, arguments.interval, lines.put, _wait)
     else:
         status = _draw(followed, arguments.interval, draw)
     return status
@@ -114,6 +115,23 @@ def _until_end(
             wait(interval_s)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _wait(seconds: float) -> None:
+    """Wait for some time.
+
+    Raises:
+        BrokenPipeError: whoever read standard output has gone, which without points to print would not be noticed.
+    """
+    try:
+        fd = sys.stdout.fileno()
+        poll = select.poll()
+    except (AttributeError, OSError, ValueError):  # no file, or Windows
+        time.sleep(seconds)
+        return
+    poll.register(fd, 0)
+    if poll.poll(1000 * seconds):
+        raise BrokenPipeError
 
 
 def _draw(followed: _Followed, interval_s: float, draw: Draw) -> int:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -250,6 +251,24 @@ def ranked(capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[str, o
     """Run and best value of each row of a comparison."""
     report = json.loads(printed(capsys, "compare", "runs", "--tag", "loss*", *words, "--json"))
     return [(row["run"], row["best"]) for row in report["scalars"]]
+
+
+def test_the_best_and_its_step_stay_on_a_narrow_terminal(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has no room is named below the table; which run was best, and when, is not among it."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for width in (60, 80, 100):
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        assert main(["compare", "runs", "--tag", "eval/*"]) == 0
+        lines = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
+        best = next(line for line in lines if line.startswith("eval/accuracy/auto")).split()
+        assert [word for word in best if word in ("momentum", "0.75", "10")][:3] == ["momentum", "0.75", "10"]
+        assert max(map(len, lines)) <= width
 
 
 def test_the_order_of_a_comparison(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:

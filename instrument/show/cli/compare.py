@@ -12,7 +12,7 @@ from instrument.show import compare, describe, directions, forms, tags
 from instrument.show.compare import Side
 from instrument.show.describe import Row
 from instrument.show.runs import PATHS, Selection, tell_replaced
-from instrument.show.tables import Cell, escape, name, number, prose, table
+from instrument.show.tables import Cell, Column, escape, name, number, prose, table
 
 _SORTABLE = ("run", "best", "best_step", "last", "last_step", "points")
 
@@ -55,8 +55,9 @@ def _texts(sides: Sequence[Side], rows: Sequence[Row], differences: Sequence[Row
     if rows:
         has_writers = len({(row["tag"], row["run"]) for row in rows}) < len(rows)
         has_gaps = any(describe.not_finite(row) for row in rows)
-        heads = ["TAG", "BEST IS", "RUN", *(["WRITER"] if has_writers else []), "BEST", "AT STEP", "LAST", "AT STEP"]
-        heads += ["NOT FINITE"] if has_gaps else []
+        heads: list[str | Column] = ["TAG", Column("BEST IS", 5), "RUN", *(["WRITER"] if has_writers else [])]
+        heads += [Column("BEST", 0), Column("AT STEP", 1), Column("LAST", 3), Column("AT STEP", 6)]
+        heads += [Column("NOT FINITE", 2)] if has_gaps else []
         yield table(heads, [list(_cells(row, has_writers, has_gaps)) for row in rows])
     else:
         yield "None of them has scalars."
