@@ -95,7 +95,7 @@ faults: $(VENV)/test.stamp ## Kill trainers and workers 200 times each for some 
 	@mkdir -p build && rm -f build/faults.json
 	@INSTRUMENT_TEST_KILLS=$(or $(KILLS),200) INSTRUMENT_TEST_TALLIES=$(CURDIR)/build/faults.json \
 	$(VENV)/bin/python -m pytest -m "slow or not slow" -o faulthandler_timeout=3600 \
-	tests/faults/test_random.py tests/faults/test_kernel.py $(ARGS); \
+	tests/faults/test_random.py tests/faults/test_all_killed.py tests/faults/test_kernel.py $(ARGS); \
 	status=$$?; cat build/faults.json; exit $$status
 
 # INSTRUMENT_ORACLE_PYTHON names the Python of an environment that stands elsewhere: nothing is to be made then.

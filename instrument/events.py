@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SUMMARY_KINDS = ("scalar", "image", "tensor", "histogram", "landscape")
 #: Kinds of the lineage file.
 LINEAGE_KINDS = ("train_lineage", "eval_lineage", "dataset_graph", "custom_lineage_data")
-#: Texts are only in files that others wrote.
+#: MindSpore has no texts; its readers skip them.
 KINDS = (*SUMMARY_KINDS, "text", "graph", *LINEAGE_KINDS)
 #: Tags that begin so come by the clock, not by steps: a step may have any number of points.
 SAMPLED = "system/"
@@ -40,8 +40,8 @@ class Item(NamedTuple):
     """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
 
     `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), or the finished
-    value of these, and the serialised message for the other kinds, a `Gap` among them. `dtype` names the recorded type
-    of a tensor that is an array.
+    value of these, and the serialised message for the other kinds, a `Gap` and a text among them. `dtype` names the
+    recorded type of a tensor that is an array.
     """
 
     kind: str
@@ -53,8 +53,7 @@ class Item(NamedTuple):
 class Event(NamedTuple):
     """What one `record(step)` hands over: scalars by tag, and the items of all other kinds.
 
-    `aliases` are the names that TensorBoard's dialect has for some kinds and tags: it shows one kind a tag. `ahead` is
-    the number of the ticket of a tensor that stands in the file already, 0 for none.
+    `aliases` are the names that TensorBoard's dialect has for some kinds and tags: it shows one kind a tag.
     """
 
     step: int
@@ -62,7 +61,6 @@ class Event(NamedTuple):
     items: Sequence[Item] = ()
     scalars: Mapping[str, float] = _NO_SCALARS
     aliases: dict[tuple[str, str], str] = _NO_ALIASES
-    ahead: int = 0
 
     @classmethod
     def of(cls, step: int, wall_time: float, items: Iterable[Item]) -> Event:

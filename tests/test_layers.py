@@ -1,7 +1,7 @@
 """Who may import whom: each import statement in `instrument/`, wherever it stands, against one table.
 
-Values go down through the writing half and up through the reading half; the halves meet in values, codec and eventfile
-only. What is imported under `if TYPE_CHECKING` counts for the direction, but is not loaded.
+Values go down through the writing half and up through the reading half; the halves meet in values, codec, eventfile and
+ringfile only. What is imported under `if TYPE_CHECKING` counts for the direction, but is not loaded.
 """
 
 from __future__ import annotations
@@ -25,16 +25,46 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "suggestions": set(),
     "forks": set(),
+    "paths": set(),
+    "descriptors": set(),
+    "processes": {"descriptors"},
     "events": {"numpy"},
     "values": {"events", "numpy"},
-    "eventfile": {"errors", "crc32c", "numpy"},
+    "eventfile": {"errors", "descriptors", "crc32c", "numpy"},
     "codec": {"values", "events", "errors", "numpy", "google.protobuf", "PIL"},
+    # The ring buffer as a file: workers drain it, readers and the next recorder find what is left in it.
+    "ringfile": {"codec", "eventfile", "values", "events", "errors", "descriptors", "numpy"},
     # the writing half
-    "framework": {"errors", "_version", "mindspore"},
-    "write": {"codec", "eventfile", "values", "events", "errors", "forks", "numpy", "crc32c"},
+    "framework": {"errors", "_version", "mindspore", "numpy"},
+    "write": {
+        "ringfile",
+        "codec",
+        "eventfile",
+        "values",
+        "events",
+        "errors",
+        "forks",
+        "descriptors",
+        "processes",
+        "numpy",
+        "crc32c",
+    },
     "marked": set(),
     "marks": {"marked"},
-    "collect": {"write", "codec", "values", "errors", "forks", "framework", "marks", "mindspore", "numpy", "psutil"},
+    "collect": {
+        "write",
+        "ringfile",
+        "codec",
+        "values",
+        "errors",
+        "forks",
+        "framework",
+        "marks",
+        "paths",
+        "mindspore",
+        "numpy",
+        "psutil",
+    },
     # Its analysis, in the reading half, is imported by name when somebody asks for it.
     "profiler": {
         "suggestions",
@@ -44,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "framework",
         "marks",
+        "paths",
         "_version",
         "mindspore",
         "numpy",
@@ -75,18 +106,20 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "read": {"suggestions", "codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
+    "read": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
-    "analyse": {"read", "trace", "values", "errors", "_version", "numpy", "pandas"},
+    "analyse": {"read", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
     "show": {
         "suggestions",
         "analyse",
         "read",
+        "ringfile",
         "codec",
         "eventfile",
         "values",
         "errors",
         "findings",
+        "paths",
         "_version",
         "numpy",
         "matplotlib",

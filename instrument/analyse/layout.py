@@ -24,7 +24,7 @@ import functools
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 Cell = str | int | float | None
@@ -33,6 +33,8 @@ Cell = str | int | float | None
 MIDDLE, END, WRAP, WHOLE = "middle", "end", "wrap", "whole"
 #: Columns of the terminal that a text keeps before another column of the table is hidden.
 _LEAST = {MIDDLE: 20, END: 16, WRAP: 28}
+#: A heading that is this short takes one line.
+_UNBROKEN = 8
 _GAP = "  "
 _CUT = "..."
 _HINT = "widen the terminal, or use --json"
@@ -145,7 +147,7 @@ def shortened(text: str, width: int, cut: str = MIDDLE) -> str:
         if columns(short) <= width:
             return short
     last = f"{_CUT}/{scopes[-1]}" if scopes else ""
-    if width // 2 <= columns(last) <= width:
+    if 2 * width // 3 <= columns(last) <= width:
         return last
     return _head(text, room // 2) + _CUT + _tail(text, room // 2)
 
@@ -257,6 +259,8 @@ class _Part:
         self.body = max(map(columns, cells), default=0)
         self.natural = max(self.body, columns(column.heading))
         self.word = max(map(columns, _words(column.heading)), default=0)
+        if columns(column.heading) <= _UNBROKEN:
+            self.word = columns(column.heading)
         is_rigid = is_right or column.cut == WHOLE
         least = self.body if is_rigid else min(self.body, column.least or _LEAST[column.cut])
         self.least = max(least, min(self.word, self.natural))
@@ -264,19 +268,25 @@ class _Part:
 
 def _fitted(parts: Sequence[_Part], width: int | None) -> tuple[list[_Part], list[int]]:
     """Choose the columns that are shown, and the width of each."""
-    shown = list(parts)
-    while True:
-        natural = [part.natural for part in shown]
-        if width is None or sum(natural) + len(_GAP) * (len(shown) - 1) <= width:
-            return shown, natural
-        room = width - len(_GAP) * (len(shown) - 1)
-        least = [part.least for part in shown]
-        if sum(least) <= room:
-            return shown, _unfolded(_spread(least, [max(part.body, part.least) for part in shown], room), natural, room)
-        last = max(shown, key=lambda part: part.rank)
-        if not last.rank[0] or len(shown) == 1:
-            return shown, _spread([1] * len(shown), natural, max(room, len(shown)))
-        shown.remove(last)
+    if width is None or _total(part.natural for part in parts) <= width:
+        return list(parts), [part.natural for part in parts]
+    chosen = [part for part in parts if not part.rank[0]] or list(parts[:1])
+    for part in sorted(parts, key=lambda part: part.rank):
+        if part not in chosen and _total(one.least for one in (*chosen, part)) <= width:
+            chosen.append(part)
+    shown = [part for part in parts if part in chosen]
+    natural, least = [part.natural for part in shown], [part.least for part in shown]
+    room = width - _total(0 for _ in shown)
+    if sum(least) > room:
+        return shown, _spread([1] * len(shown), natural, max(room, len(shown)))
+    bodies = [max(part.body, part.least) for part in shown]
+    return shown, _unfolded(_spread(least, bodies, room), natural, room)
+
+
+def _total(widths: Iterable[int]) -> int:
+    """Return the width of a line, with the gaps between its columns."""
+    known = list(widths)
+    return sum(known) + len(_GAP) * (len(known) - 1)
 
 
 def _spread(least: list[int], natural: list[int], room: int) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.read import traces
-from instrument.read.hints import ranges
+from instrument.read.hints import absent, ranges
 from instrument.trace import grouping, jsontext, load, marks
 from instrument.trace.events import Capture, Problem
 from instrument.trace.files import RawFiles, from_directory
@@ -51,6 +51,8 @@ def find(path: str) -> list[Piece]:
         NoSuchRun: nothing of a profile is there.
         InstrumentError: it cannot be read.
     """
+    if not os.path.exists(path):
+        raise NoSuchRun(f"{path} {absent(path)}; a run, a trace event file or a directory of raw files is expected")
     try:
         pieces = _find(path)
     except OSError as error:

@@ -196,9 +196,7 @@ class Table:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError(
-                "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
-            ) from error
+            raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
         return pandas.DataFrame({name: _for_pandas(values, pandas) for name, values in self.columns.items()})
 
     def to_csv(self) -> str:
@@ -217,7 +215,8 @@ class Table:
     def to_json(self) -> dict[str, Any]:
         """What `json.dumps` takes: no NaN, None for what is not known."""
         rows = [{name: _json(value) for name, value in record.items()} for record in self.records()]
-        return {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
+        told = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
+        return {**told, "columns": list(self.columns), "rows": rows}
 
 
 def _frozen(values: Any) -> NDArray[Any]:

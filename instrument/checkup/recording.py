@@ -18,9 +18,8 @@ from instrument.findings import Failed, attempt
 from instrument.values import Event, Item
 from instrument.write.file_sink import FileSink
 from instrument.write.memory import map_twice, round_up
-from instrument.write.pool import DEFAULT_RING_BYTES, PoolSink
+from instrument.write.pool import DEFAULT_RING_BYTES, PoolSink, check_system, default_processes
 from instrument.write.sink import Files, Sink, Target
-from instrument.write.spawn import check_system, default_processes
 
 _STEPS = 1000
 _WITHOUT_WORKERS = (

@@ -40,9 +40,6 @@ _SUMMARY_KEY = wire.key(SUMMARY, wire.LENGTH_DELIMITED)
 #: What almost every payload begins with: the wall time, and the key of the step.
 _HEAD = struct.Struct("<BdB")
 _WALL_TIME_KEY, _STEP_KEY = _WALL_TIME << 3 | wire.FIXED64, _STEP << 3 | wire.VARINT
-#: The same for payloads that end so: there the step takes as many bytes as any could.
-_TAIL = struct.Struct("<BdB10s")
-TAIL_BYTES = _TAIL.size
 
 
 @functools.cache
@@ -54,13 +51,6 @@ def module(kind: str) -> Any:
 def encode_version(wall_time: float) -> wire.Pieces:
     """The payload that stands first in a file."""
     return [wire.double(_WALL_TIME, wall_time) + wire.delimited(_VERSION, VERSION.encode())]
-
-
-def encode_tail(wall_time: float, step: int) -> bytes:
-    """The time and the step of a payload that was begun before they were known, of `TAIL_BYTES`."""
-    value = step & 0xFFFFFFFFFFFFFFFF
-    varint = bytes(value >> shift & 0x7F | (0x80 if shift < 63 else 0) for shift in range(0, 70, 7))
-    return _TAIL.pack(_WALL_TIME_KEY, wall_time, _STEP_KEY, varint)
 
 
 def encode(event: Event) -> list[wire.Pieces]:
@@ -102,9 +92,11 @@ def encode(event: Event) -> list[wire.Pieces]:
 def finish(item: Item) -> Item:
     """The item with its value: the histogram or the picture that is made of an array, a tensor with its type.
 
-    What is a value already, a message, or content in pieces, stays as it is.
+    What is a value already, a message, or content in pieces, stays as it is. A text comes as its encoded content.
     """
     payload: Any = item.payload
+    if item.kind == "text" and isinstance(payload, bytes):
+        return item._replace(payload=module("text").decode(memoryview(payload)))
     if isinstance(payload, (bytes, list, Finished)):
         return item
     from instrument.values import Tensor
@@ -116,7 +108,7 @@ def finish(item: Item) -> Item:
 def encode_value(item: Item) -> wire.Pieces:
     """One `value` field of a summary, of any kind but a scalar."""
     payload: Any = finish(item).payload
-    # Encoded content comes in pieces already where its values are still on their way, or need no NumPy.
+    # Encoded content comes in pieces already where its values need no NumPy.
     encoded = payload if isinstance(payload, list) else module(item.kind).encode(payload)
     pieces = [encoded] if isinstance(encoded, bytes) else encoded
     named = [wire.delimited(_TAG, item.tag.encode()), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]

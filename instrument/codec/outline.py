@@ -6,16 +6,26 @@ bytes those are, so that whoever has many such payloads decodes one of them and 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from instrument.codec import event, gap, scalar, trace, wire
+from instrument.codec import event, gap, lifecycle, scalar, trace, wire
 from instrument.errors import CorruptMessage
 from instrument.values import TRACE_KIND
 
 Decode = Callable[[memoryview], Any]
+#: Fields of an event that tell of the recorder: kind, and what decodes it.
+LIFECYCLE: dict[int, tuple[str, Decode]] = {
+    lifecycle.START: ("start", lifecycle.decode_start), lifecycle.END: ("end", lifecycle.decode_end),
+}  # fmt: skip
 _TAG = 1
+_VALUE_KEY = _TAG_KEY = _TAG << 3 | wire.LENGTH_DELIMITED
+#: A value with an empty tag and a number of four bytes.
+_LEAST_PLAIN = 9
+#: A summary may be a tensor of gigabytes: no more of it is copied to look for plain numbers.
+_PART_BYTES = 1 << 15
 #: The place of a value takes more memory than a small one does in a file.
 MOST_VALUES = 50_000
 
@@ -50,6 +60,7 @@ class Outline:
     varying: list[tuple[int, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     is_regular: bool = True
+    _masks: dict[int, bytearray] = field(default_factory=dict, repr=False)
 
     def take_head(self, data: memoryview, span: wire.Span) -> None:
         """Take the time (field 1) or the step (field 2), which both dialects have; the last one counts."""
@@ -70,8 +81,14 @@ class Outline:
         self.places.append(Place(kind, tag, start, end, decode))
         self.is_regular = False
 
-    def each_value(self, data: memoryview, start: int, end: int, take: Callable[[memoryview, int, int], None]) -> None:
-        """Hand the values of a summary to `take`; what is none is a problem, and the others are still taken."""
+    def each_value(
+        self, data: memoryview, start: int, end: int, take: Callable[[memoryview, int, int], None], plain_key: int
+    ) -> None:
+        """Hand the values of a summary to `take`; what is none is a problem, and the others are still taken.
+
+        The key of the field of plain numbers is `plain_key`, a byte.
+        """
+        start = self._take_plain(data, start, end, plain_key)
         try:
             for span in wire.spans(data, start, end):
                 if len(self.places) >= MOST_VALUES:
@@ -79,15 +96,49 @@ class Outline:
                 if span[0] == 1:
                     self._take_value(data, span, take)
         except CorruptMessage as error:
-            self._problem(error)
+            self.problem(error)
+
+    def _take_plain(self, data: memoryview, start: int, end: int, key: int) -> int:
+        """Take the values at the beginning that are a short tag and one number; return where the next one begins.
+
+        An event may have thousands, and going through them field by field takes four times as long.
+        """
+        taken = -1
+        while taken:
+            taken = self._take_plain_part(bytes(data[start : min(end, start + _PART_BYTES)]), start, key)
+            start += taken
+        return start
+
+    def _take_plain_part(self, part: bytes, start: int, key: int) -> int:
+        """Take those in a part of the payload, which begins at `start`; return how many bytes they have."""
+        size, position = len(part), 0
+        while position + _LEAST_PLAIN <= size and len(self.places) < MOST_VALUES:
+            number = position + part[position + 3] + 5
+            following = number + 4
+            length = following - position - 2
+            if (
+                following > size
+                or length > 0x7F
+                or part[position + 1] != length
+                or part[position] != _VALUE_KEY
+                or part[position + 2] != _TAG_KEY
+                or part[number - 1] != key
+            ):
+                break
+            tag = str(part[position + 4 : number - 1], "utf-8", "surrogateescape")
+            self.places.append(Place("scalar", tag, start + number, start + following))
+            self.varying.append((start + number, start + following))
+            position = following
+        return position
 
     def _take_value(self, data: memoryview, span: wire.Span, take: Callable[[memoryview, int, int], None]) -> None:
         try:
             take(data, *wire.expect(span, wire.LENGTH_DELIMITED))
         except CorruptMessage as error:
-            self._problem(error)
+            self.problem(error)
 
-    def _problem(self, error: CorruptMessage) -> None:
+    def problem(self, error: CorruptMessage) -> None:
+        """Note why a value is left out."""
         self.problems.append(str(error))
         self.is_regular = False
 
@@ -99,7 +150,9 @@ class Outline:
 
     def mask(self, length: int) -> bytearray:
         """The bits of a payload of that length in which those that have this outline agree."""
-        mask = bytearray(b"\xff" * length)
+        if length in self._masks:
+            return self._masks[length]
+        mask = self._masks[length] = bytearray(b"\xff" * length)
         for start, end in self.varying:
             mask[start:end] = bytes(end - start)
         if self.wall_time_at is not None:
@@ -122,10 +175,10 @@ def mindspore(data: memoryview) -> Outline:
             outline.take_head(data, span)
         elif number == event.SUMMARY:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
-            outline.each_value(data, start, end, lambda *where: _take_value(outline, *where))
-        elif number in _OWN:
+            outline.each_value(data, start, end, functools.partial(take_value, outline), PLAIN_KEY)
+        elif number in OWN:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
-            kind, tag_of, decode = _OWN[number]
+            kind, tag_of, decode = OWN[number]
             outline.other(kind, tag_of(data, start, end), start, end, decode)
     return outline
 
@@ -146,15 +199,23 @@ def _decoder(kind: str) -> Decode:
 
 
 #: Fields of an event that are values of their own: kind, where its tag comes from, and what decodes it.
-_OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
+OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
     event.GRAPH: ("graph", _graph_name, _decoder("graph")),
     event.TRACE: (TRACE_KIND, _no_name, trace.decode),
     gap.NUMBER: ("gap", _no_name, gap.decode),
+    **{number: (kind, _no_name, decode) for number, (kind, decode) in LIFECYCLE.items()},
 }
+#: The key of the number of a scalar.
+PLAIN_KEY = scalar.NUMBER << 3 | wire.FIXED32
 _DECODERS = {kind: _decoder(kind) for kind in event.VALUE_KINDS.values()}
 
 
-def _take_value(outline: Outline, data: memoryview, start: int, end: int) -> None:
+def take_value(outline: Outline, data: memoryview, start: int, end: int) -> None:
+    """Take the value of a summary that stands in `data[start:end]`.
+
+    Raises:
+        CorruptMessage: it is none.
+    """
     tag: tuple[int, int] | None = None
     single: tuple[int, int] | None = None
     exact: tuple[int, int] | None = None

@@ -6,13 +6,14 @@ of its plugins, by tag, from one event to the next.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from instrument.codec import gap, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_values as values
-from instrument.codec.outline import Outline
+from instrument.codec.outline import LIFECYCLE, Outline
 
 #: Plugin names by tag.
 Plugins = dict[str, str]
@@ -30,6 +31,10 @@ _UNREAD = {
     tb.LOG_MESSAGE: "log message", tb.SESSION_LOG: "session log", tb.RUN_METADATA: "run metadata",
     tb.META_GRAPH_DEF: "meta graph",
 }  # fmt: skip
+#: Fields of an event that are values beside those of its summary.
+OWN = frozenset({tb.GRAPH_DEF, gap.NUMBER, *LIFECYCLE, *_UNREAD})
+#: The key of the number of a scalar in the old style.
+PLAIN_KEY = tb.SIMPLE_VALUE << 3 | wire.FIXED32
 #: Kinds that are noticed and not read.
 UNREAD_KINDS = frozenset({*_UNREAD.values(), "audio"})
 _BY_PLUGIN: dict[str, tuple[str, Callable[[memoryview], Any]]] = {
@@ -54,11 +59,14 @@ def outline(data: memoryview, plugins: Plugins) -> Outline:
             found.take_head(data, span)
         elif number == tb.SUMMARY:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
-            found.each_value(data, start, end, lambda *where: _take_value(found, plugins, *where))
+            found.each_value(data, start, end, functools.partial(take_value, found, plugins), PLAIN_KEY)
         elif number == tb.GRAPH_DEF:
             found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
         elif number == gap.NUMBER:
             found.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), gap.decode)
+        elif number in LIFECYCLE:
+            kind, decode = LIFECYCLE[number]
+            found.other(kind, "", *wire.expect(span, wire.LENGTH_DELIMITED), decode)
         elif number in _UNREAD:
             found.other(_UNREAD[number], "", *wire.expect(span, wire.LENGTH_DELIMITED), bytes)
     return found
@@ -74,7 +82,12 @@ def source_writer(data: memoryview) -> str:
     return ""
 
 
-def _take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
+def take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
+    """Take the value of a summary that stands in `data[start:end]`.
+
+    Raises:
+        CorruptMessage: it is none.
+    """
     parts: dict[int, _Span] = {}
     exact: wire.Span | None = None
     for span in wire.spans(data, start, end):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.ringfile.record import Staged
 from instrument.values import Item
-from instrument.write.ahead import Ticket
 from instrument.write.limits import is_too_large
-from instrument.write.message import Staged
 from instrument.write.sink import Sink
 
 #: Arrays from this size on are copied to where the next `record` will need them.
 _STAGED_BYTES = 32 << 10
+#: Copies from this size on have memory of their own, which the system gets back at once.
+_PRIVATE_BYTES = 1 << 20
 
 
 class Added:
@@ -26,15 +28,6 @@ class Added:
         self._items: dict[tuple[str, str], Item] = {}
         self._sink = sink
         self._has_staged = False
-
-    @property
-    def _ahead(self) -> tuple[str, str] | None:
-        """What was written already, of which there is one at a time."""
-        for key, item in self._items.items():
-            payload: Any = item.payload
-            if isinstance(payload, Ticket):
-                return key
-        return None
 
     def add(self, item: Item) -> bool:
         """Keep an item; whether it is the second of its kind and tag, which replaces the first."""
@@ -50,22 +43,24 @@ class Added:
     def add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str, may_stage: bool) -> bool:
         """`add` an array that is the caller's; `may_stage` says that nobody can record before this returns."""
         payload: Any = None
-        is_second = False
         if array.nbytes >= _STAGED_BYTES:
             if may_stage:
                 payload = self._sink.stage(array)
             if payload is not None:
                 self._has_staged = True
-            elif is_too_large(item := Item(kind, tag, array, dtype)):
+            elif is_too_large(Item(kind, tag, array, dtype)):
                 payload = array  # what `record` will refuse need not be copied
-            elif may_stage and kind == "tensor" and (ahead := self._ahead) in (None, (kind, tag)):
-                is_second = ahead is not None
-                if is_second:  # its place is written over now, whether or not an interrupt comes meanwhile
-                    del self._items[kind, tag]
-                payload = self._sink.ahead(item, self._copy_staged)
         if payload is None:
-            payload = np.array(array)
-        return self.add(Item(kind, tag, payload, dtype)) or is_second
+            payload = np.array(array) if array.nbytes < _PRIVATE_BYTES else _private_copy(array)
+        return self.add(Item(kind, tag, payload, dtype))
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Return kind and tag of all that was added since the last call of `take`."""
+        return [*(("scalar", tag) for tag in self.scalars), *self._items]
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.scalars, self._items, self._has_staged = {}, {}, False
 
     def take(self, plugin_filter: Callable[[str], bool] | None = None) -> tuple[dict[str, float], list[Item]]:
         """Scalars and other items since the last call; arrays are valid until the next event is written.
@@ -82,18 +77,22 @@ class Added:
         return scalars, found
 
     def keep(self) -> None:
-        """Another event is written first: copy what would not survive that."""
-        self._copy_staged()
-        if (key := self._ahead) is not None:
-            item = self._items[key]
-            ticket: Any = item.payload
-            array = self._sink.fetch(ticket)
-            if array is not None:  # else its record will be told
-                self._items[key] = item._replace(payload=array)
-
-    def _copy_staged(self) -> None:
+        """Copy what is staged: another event is written first."""
         if self._has_staged:
             for key, item in list(self._items.items()):
                 if isinstance(item.payload, Staged):
                     self._items[key] = item._replace(payload=item.payload.copy())
             self._has_staged = False
+
+
+def _private_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return a copy in memory that is given back to the system when the copy is no longer used."""
+    memory = mmap.mmap(-1, array.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without huge pages
+    copy: NDArray[np.generic] = np.ndarray(array.shape, array.dtype, memory)
+    np.copyto(copy, array)
+    return copy

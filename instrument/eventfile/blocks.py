@@ -35,6 +35,11 @@ _LENGTH = struct.Struct("<Q")
 _ALIKE = 64
 #: Payloads above this size are not gathered into a matrix.
 _LONG_BYTES = 4096
+#: The headers of a window are looked for all at once where its frames are no longer than this, and where no more than
+#: one place in so many looks like one.
+_SHORT_BYTES, _PLACES_SHARE = 512, 4
+#: In a window whose frames are mostly shorter than this, those with a length of more than a byte are not looked for.
+_VERY_SHORT_BYTES = 160
 
 Indices = NDArray[np.int64]
 
@@ -123,8 +128,9 @@ class BlockReader:
         OSError: the file cannot be read.
     """
 
-    def __init__(self, path: str, start: int = 0, stop: int | None = None) -> None:
+    def __init__(self, path: str, start: int = 0, stop: int | None = None, as_it_is: bool = False) -> None:
         self.path = path
+        self._as_it_is = as_it_is
         self.start = start
         self.stop = stop
         self.end = start
@@ -134,7 +140,7 @@ class BlockReader:
 
     def __iter__(self) -> Iterator[Block]:
         self.damage, self.end = [], self.start
-        with OpenFile(self.path) as file:
+        with OpenFile(self.path, self._as_it_is) as file:
             self.identity = file.identity
             size_bytes = file.size_bytes if self.stop is None else min(self.stop, file.size_bytes)
             yield from _Pass(self, file, size_bytes).blocks()
@@ -238,27 +244,79 @@ class _Pass:
 def _walk(data: memoryview) -> tuple[Indices, Indices, int]:
     """Where whole frames with right headers begin, the lengths of their payloads, and where the last of them ends."""
     pieces: list[Indices] = []
-    single: list[int] = []
-    size, offset, previous, alike = len(data), 0, -1, 0
-    unpack_from = _LENGTH.unpack_from
-    while offset + frame.OVERHEAD_BYTES <= size:
+    offset, headers = 0, None
+    while True:
+        first, (single, is_alike) = offset, _follow(data, offset)
+        pieces.append(np.array(single[:-1], np.int64))
+        offset = single[-1]
+        if len(single) <= _ALIKE:
+            break
+        if is_alike:
+            run = _run(data, offset, offset - single[-2] - frame.OVERHEAD_BYTES)
+        elif headers is not None or offset - first < _ALIKE * _SHORT_BYTES:
+            headers = headers or _Headers(data, offset, is_short=offset - first < _ALIKE * _VERY_SHORT_BYTES)
+            run = headers.run(offset)
+        else:
+            continue
+        if run.size:
+            pieces.append(run)
+            last = int(run[-1])
+            offset = last + frame.OVERHEAD_BYTES + _LENGTH.unpack_from(data, last)[0]
+    return _with_headers(data, np.concatenate(pieces), offset)
+
+
+def _follow(data: memoryview, offset: int) -> tuple[list[int], bool]:
+    """Where the next frames begin, as their lengths say, and where the last of them ends; True if these are all equal.
+
+    There are `_ALIKE` frames, or as many as are whole.
+    """
+    starts, size, unpack_from = [offset], len(data), _LENGTH.unpack_from
+    lengths = set()
+    for _ in range(_ALIKE):
+        if offset + frame.OVERHEAD_BYTES > size:
+            break
         (length,) = unpack_from(data, offset)
         following = offset + frame.OVERHEAD_BYTES + length
         if following > size:
             break
-        single.append(offset)
+        starts.append(following)
+        lengths.add(length)
         offset = following
-        if length != previous:
-            previous, alike = length, 0
-            continue
-        alike += 1
-        if alike % _ALIKE == 0:
-            run = _run(data, offset, length)
-            pieces += [np.array(single, np.int64), run]
-            single = []
-            offset += run.size * (frame.OVERHEAD_BYTES + length)
-    starts = np.concatenate([*pieces, np.array(single, np.int64)])
-    return _with_headers(data, starts, offset)
+    return starts, len(lengths) == 1
+
+
+class _Headers:
+    """All places from `first` on that hold a length of one byte, or of two, with its checksum.
+
+    Those are the frames, and few others.
+    """
+
+    def __init__(self, data: memoryview, first: int, is_short: bool) -> None:
+        is_zero = np.frombuffer(data, np.uint8)[first:] == 0
+        count = max(is_zero.size - frame.HEADER.size + 1, 0)
+        two = is_zero[:-1] & is_zero[1:]
+        four = two[:-2] & two[2:]
+        head = 1 if is_short else 2
+        places = np.flatnonzero(four[head : head + count] & four[4 : 4 + count]) + first
+        self._size = len(data)
+        if places.size > count // _PLACES_SHARE:  # zeros, and no frames
+            places = places[:0]
+        bytes_: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
+        lengths = bytes_[places].astype(np.uint64) | bytes_[places + 1].astype(np.uint64) << np.uint64(8)
+        checksums = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[places + _LENGTH.size]
+        is_right = crcs.of_lengths(lengths) == checksums
+        self._starts: Indices = places[is_right]
+        self._ends: Indices = self._starts + lengths[is_right].astype(np.int64) + frame.OVERHEAD_BYTES
+        #: The last frames before one that does not follow directly, or does not end.
+        self._breaks = np.flatnonzero(np.append(self._starts[1:] != self._ends[:-1], True) | (self._ends > self._size))
+
+    def run(self, offset: int) -> Indices:
+        """The starts of the frames from `offset` on that follow each other and are whole; those, as far as they go."""
+        first = int(np.searchsorted(self._starts, offset))
+        if first == self._starts.size or self._starts[first] != offset:
+            return self._starts[:0]
+        last = int(self._breaks[np.searchsorted(self._breaks, first)])
+        return self._starts[first : last + (self._ends[last] <= self._size)]
 
 
 def _run(data: memoryview, offset: int, length: int) -> Indices:
@@ -303,10 +361,11 @@ def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[
 
 
 def _by_length(lengths: Indices) -> list[Indices]:
-    """The indices of equal lengths; long payloads each for themselves, so that none is copied."""
+    """The indices of equal lengths; of long payloads those that follow each other, so that none is copied."""
     if (lengths == lengths[0]).all() and lengths[0] <= _LONG_BYTES:
         return [np.arange(lengths.size)]
     order = np.argsort(np.minimum(lengths, _LONG_BYTES + 1).astype(np.uint16), kind="stable")
     in_order = lengths[order]
-    is_first = np.append(True, (in_order[1:] != in_order[:-1]) | (in_order[1:] > _LONG_BYTES))
+    is_apart = (in_order[1:] > _LONG_BYTES) & (order[1:] != order[:-1] + 1)
+    is_first = np.append(True, (in_order[1:] != in_order[:-1]) | is_apart)
     return np.split(order, np.flatnonzero(is_first)[1:])

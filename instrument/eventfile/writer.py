@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from instrument.descriptors import above_streams
+
 #: Pieces below this size are joined before the system call: copying them costs less than handing them over singly.
 _JOIN_BELOW_BYTES = 64 * 1024
 _MAX_PIECES = 512
+#: One call writes about this much. Of a call with more, Linux makes pages of many megabytes, which take longer to find.
+_CALL_BYTES = 1 << 20
 
 
 def coalesce(pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
@@ -37,7 +41,7 @@ class EventFileWriter:
     def __init__(self, path: str) -> None:
         self.path = path
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        self._fd = os.open(path, flags, 0o666)
+        self._fd = above_streams(os.open(path, flags, 0o666))
         self._tail_unknown = True
         _lock(self._fd, is_shared=True)
 
@@ -54,7 +58,7 @@ class EventFileWriter:
         try:
             remaining = coalesce(pieces)
             while remaining:
-                written = _write_at(self._fd, remaining[:_MAX_PIECES], end)
+                written = _write_at(self._fd, _batch(remaining), end)
                 end += written
                 remaining = _drop(remaining, written)
         except BaseException:  # also an interrupt from the keyboard between two parts
@@ -70,17 +74,17 @@ class EventFileWriter:
         self._tail_unknown = True
         self._cut(committed_bytes)
 
-    def forget_end(self) -> None:
-        """What stands behind a length that is handed in may be anything: the next `append` cuts it off."""
-        self._tail_unknown = True
-
     @property
     def size_bytes(self) -> int:
         return os.fstat(self._fd).st_size
 
     def holds(self, committed_bytes: int) -> bool:
-        """Whether the file is still there with its first `committed_bytes`: nobody deleted it or cut it."""
+        """Return True if the file is still there with its first `committed_bytes`: nobody deleted it or cut it.
+
+        What another writer that died has left behind them is cut off by the next `append`.
+        """
         status = os.fstat(self._fd)
+        self._tail_unknown = self._tail_unknown or status.st_size > committed_bytes
         return status.st_nlink > 0 and status.st_size >= committed_bytes
 
     def _cut(self, committed_bytes: int) -> None:
@@ -134,6 +138,21 @@ def _write_at(fd: int, pieces: list[bytes | memoryview], offset: int) -> int:
         return os.pwritev(fd, pieces, offset)
     os.lseek(fd, offset, os.SEEK_SET)  # Windows has neither pwrite nor pwritev
     return os.write(fd, pieces[0])
+
+
+def _batch(pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Return the first of `pieces`, as far as one call writes them."""
+    batch: list[bytes | memoryview] = []
+    room = _CALL_BYTES
+    for piece in pieces[:_MAX_PIECES]:
+        if len(piece) > 2 * room:
+            batch.append(memoryview(piece)[:room])
+            break
+        batch.append(piece)
+        room -= len(piece)
+        if room <= 0:
+            break
+    return batch
 
 
 def _drop(pieces: list[bytes | memoryview], count: int) -> list[bytes | memoryview]:

@@ -1,13 +1,13 @@
 """Payloads of one length to columns: those that differ in their time, step and numbers only are taken together.
 
-One of them is outlined; the others are compared with it in all other bytes, eight at a time. Where many series have
-names of one length, payloads are first sorted into families by a hash of those bytes.
+One of them is outlined; the others are compared with it in all other bytes, eight at a time. What agrees with none of
+the layouts that most of the payloads have is left for `instrument.read.scan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,17 @@ from instrument.codec.outline import Outline
 from instrument.eventfile.blocks import Group
 
 Mask = NDArray[np.bool_]
-#: Fewer payloads than this are taken one by one.
+#: Fewer payloads than this are not compared, unless they are long.
 _FEW = 8
-#: So many different layouts of one length are tried; the payloads of any further one are taken one by one.
+_LONG_BYTES = 1024
+#: A layout is worth a comparison where at least one payload in so many has it.
+_SHARE = 8
+#: So many different layouts of one length are tried.
 _LAYOUTS = 16
 #: A matrix of bytes up to this size is compared as a whole, a larger one column by column.
 _SMALL_BYTES = 1 << 16
+#: Two long payloads of one layout have this share of their bytes in common.
+_ALIKE = 0.6
 
 #: Says where everything stands in a payload of a block; None for one that is no event, which is noted.
 Read = Callable[[int], Outline | None]
@@ -46,50 +51,54 @@ class Family:
             steps |= (self.group.column(at, "u1") & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * index)
         return steps.view(np.int64)
 
-    def numbers(self, start: int, end: int) -> NDArray[Any]:
-        """The number at a place of each."""
-        return self.group.column(start, f"<f{end - start}").copy()
+    def numbers(self, starts: NDArray[np.int64], size: int) -> NDArray[Any]:
+        """The numbers of `size` bytes at these places of each payload, a line for each place."""
+        group = self.group
+        if starts.size == 1:
+            return group.column(int(starts[0]), f"<f{size}").copy()[None]
+        shape, strides = (group.length - size + 1, group.starts.size), (1, group.stride)
+        everywhere: NDArray[Any] = np.ndarray(shape, f"<f{size}", group.buffer, group.origin, strides)
+        return everywhere[starts]
 
 
-class One(NamedTuple):
-    """A payload that is taken alone, and where it begins."""
+def families(group: Group, read: Read, recall: Read) -> Iterator[Family | Group]:
+    """All payloads of the group but those that are no events: families, and at last those that belong to none.
 
-    outline: Outline
-    start: int
-
-
-def families(group: Group, read: Read) -> Iterator[Family | One]:
-    """All payloads of the group but those that are no events, in families or alone."""
+    `recall` gives an outline that is known already, and None where there is none.
+    """
     for _ in range(_LAYOUTS):
-        if group.starts.size < _FEW:
+        count, is_long = group.starts.size, group.length >= _LONG_BYTES
+        if not count or (count < _FEW and not is_long):
             break
         start = int(group.starts[0])
-        outline = read(start)
-        if outline is None or not outline.is_regular:
-            if outline is not None:
-                yield One(outline, start)
-            group = group.only(np.arange(group.starts.size) > 0)
+        outline = recall(start) if is_long else None
+        if outline is None:
+            if is_long and not _look_alike(group):
+                break
+            outline = read(start)
+        if outline is None:  # it has been noted
+            group = group.only(np.arange(count) > 0)
             continue
+        if not outline.is_regular:
+            break
         same = _agree(outline, group)
-        if same.all():
-            yield Family(outline, group)
-            return
-        if 2 * np.count_nonzero(same) >= same.size:
-            yield Family(outline, group.only(same))
-            group = group.only(~same)
-            continue
-        found, is_left = _by_hash(outline, group, read)
-        yield from found
-        group = group.only(is_left)
-    for start in group.starts.tolist():
-        outline = read(start)
-        if outline is not None:
-            yield One(outline, start)
+        if _SHARE * np.count_nonzero(same) < count:
+            break
+        yield Family(outline, group.only(same))
+        group = group.only(~same)
+    if group.starts.size:
+        yield group
+
+
+def _look_alike(group: Group) -> bool:
+    """Return True where the first two payloads have most of their bytes in common."""
+    rows = group.rows[:2]
+    return len(rows) > 1 and bool((rows[0] == rows[1]).mean() > _ALIKE)
 
 
 def _agree(outline: Outline, group: Group) -> Mask:
     """Which payloads have the outline of the first one."""
-    if group.starts.size * group.length <= _SMALL_BYTES:
+    if group.starts.size * group.length <= _SMALL_BYTES or len(outline.places) > _SHARE:
         mask = np.frombuffer(outline.mask(group.length), np.uint8)
         rows = group.rows
         differs: Mask = ((rows ^ rows[0]) & mask).any(axis=1)
@@ -122,35 +131,29 @@ def _fixed_spans(outline: Outline, length: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _by_hash(outline: Outline, group: Group, read: Read) -> tuple[list[Family], Mask]:
-    """Families of the layout of `outline`, and which payloads have another one."""
-    keys = _hashes(outline, group)
-    order = np.argsort(keys, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
-    parts.sort(key=lambda part: int(part[0]))
-    found: list[Family] = []
-    is_left = np.ones(keys.size, np.bool_)
-    for part in parts:
-        mask = np.zeros(part.size, np.bool_)
-        members = Group(group.length, group.starts[part], group.rows[part].data, 0, group.length)
-        other = read(int(members.starts[0]))
-        if other is None:  # it has been noted
-            mask[0] = True
-        elif other.is_regular and _layout(other) == _layout(outline):
-            mask = _agree(other, members)
-            found.append(Family(other, members.only(mask)))
-        is_left[part[mask]] = False
-    return found, is_left
+class Recall:
+    """The last outline of each length: the steps of a run, and the runs of a tree, mostly record the same."""
 
+    _MOST_LENGTHS = 256
 
-def _layout(outline: Outline) -> object:
-    return outline.wall_time_at, outline.step_at, outline.varying
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Outline, NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
+    def find(self, payload: memoryview) -> Outline | None:
+        """Return the outline of a payload that agrees with the last one of its length."""
+        known = self._known.get(len(payload))
+        if known is None:
+            return None
+        outline, mask, example = known
+        if ((np.frombuffer(payload, np.uint8) & mask) ^ example).any():
+            return None
+        return outline.with_head(payload)
 
-def _hashes(outline: Outline, group: Group) -> NDArray[np.float64]:
-    """A number for each payload, equal for equal bytes in all places that the outline says to be fixed."""
-    rows = group.rows & np.frombuffer(outline.mask(group.length), np.uint8)
-    # Sums of products of whole numbers below 2**53 are exact, in whatever order they are added.
-    weights = np.random.default_rng(group.length).integers(0, 1 << 32, group.length).astype(np.float64)
-    hashes: NDArray[np.float64] = rows.astype(np.float64) @ weights
-    return hashes
+    def keep(self, payload: memoryview, outline: Outline) -> None:
+        """Keep the outline of a long payload of plain numbers."""
+        if len(payload) < _LONG_BYTES or not outline.is_regular or not outline.places:
+            return
+        if len(self._known) >= self._MOST_LENGTHS:
+            self._known.clear()
+        mask = np.frombuffer(outline.mask(len(payload)), np.uint8)
+        self._known[len(payload)] = outline, mask, np.frombuffer(payload, np.uint8) & mask

@@ -1,14 +1,14 @@
-"""The points of one tag in one file as columns, as they come out of its blocks.
+"""The values of one tag in one file that are no numbers, as columns, as they come out of its blocks.
 
-Numbers are taken out at once. Every other value stays in the file: what is kept is where it stands and two states of
-its frame's checksum, before it and behind it, so that it is read alone, when it is wanted, and still checked. That is
-a row of a table and no object, as a small value takes fewer bytes in its file than an object does in memory.
+A value stays in the file: what is kept is where it stands and two states of its frame's checksum, before it and behind
+it, so that it is read alone, when it is wanted, and still checked. That is a row of a table and no object, as a small
+value takes fewer bytes in its file than an object does in memory. Numbers are in `instrument.read.numbers`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +29,12 @@ _FIELDS = [("offset", "<i8"), ("length", "<i8"), ("tail", "<i4"), ("before", "<u
            ("source", "<i4")]  # fmt: skip
 _PLACE = np.dtype(_FIELDS)
 _HEAD = [("start", "<i8"), ("step", "<i8"), ("wall_time", "<f8")]
-_ONE_NUMBER, _ONE_PLACE = np.dtype([*_HEAD, ("raw", "<f8")]), np.dtype([*_HEAD, ("raw", _FIELDS)])
-_NUMBER_ROW, _PLACE_ROW = struct.Struct("<qqdd"), struct.Struct("<qqdqqiIIi")
+_ONE_PLACE = np.dtype([*_HEAD, ("raw", _FIELDS)])
+_PLACE_ROW = struct.Struct("<qqdqqiIIi")
 
 Column = NDArray[Any]
+#: First step, last step, and last wall time of some points.
+Extent = tuple[int, int, float]
 
 
 class Source(NamedTuple):
@@ -121,113 +123,46 @@ class Columns(NamedTuple):
     raw: Any
 
 
-class Chunk(NamedTuple):
-    """Points of one block, with where their frames stand in it."""
-
-    starts: NDArray[np.int64]
-    columns: Columns
-
-
-class Sharing:
-    """Puts columns together, those that several tags have in common only once; it is kept for one pass over the tags.
-
-    Tags that are recorded together share their steps and times: a number takes four bytes then, and not twenty.
-    """
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[Any, ...], Column] = {}
-        #: What identities stand for must not go away meanwhile.
-        self._alive: list[Any] = []
-
-    def _once(self, make: Callable[..., Column], *arrays: Column) -> Column:
-        key = (make, *map(id, arrays))
-        if key not in self._made:
-            self._made[key] = make(*arrays)
-            self._alive.append(arrays)
-        return self._made[key]
-
-    def joined(self, parts: list[Columns]) -> Columns:
-        """The points of several parts one after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        step, wall_time, raw = zip(*parts, strict=True)
-        return Columns(self._once(_concatenated, *step), self._once(_concatenated, *wall_time), _joined_raw(list(raw)))
-
-    def ordered(self, columns: Columns, starts: list[Column]) -> Columns:
-        """Points in the order in which their frames start."""
-        order = self._once(_order, self._once(_concatenated, *starts))
-        step, wall_time = (self._once(_taken, column, order) for column in columns[:2])
-        return Columns(step, wall_time, columns.raw[order])
-
-
-def _concatenated(*parts: Column) -> Column:
-    return np.concatenate(parts)
-
-
-def _order(starts: Column) -> Column:
-    return np.argsort(starts, kind="stable")
-
-
-def _taken(column: Column, order: Column) -> Column:
-    taken: Column = column[order]
-    return taken
-
-
-def _joined_raw(parts: list[Any]) -> Any:
-    return StoredColumn.joined(parts) if isinstance(parts[0], StoredColumn) else np.concatenate(parts)
+def joined(parts: list[Columns]) -> Columns:
+    """Return the points of several parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    step, wall_time, raw = zip(*parts, strict=True)
+    values = StoredColumn.joined(list(raw)) if isinstance(raw[0], StoredColumn) else np.concatenate(raw)
+    return Columns(np.concatenate(step), np.concatenate(wall_time), values)
 
 
 class FilePoints:
-    """What one file holds of one tag, in file order."""
+    """What one file holds of one tag whose values stay in the file, in file order."""
 
-    __slots__ = ("_block", "_settled", "_single", "_sources")
+    __slots__ = ("_block", "_settled", "_sources")
 
     def __init__(self) -> None:
         self._settled: list[Columns] = []
-        self._block: list[Chunk] = []
-        #: Rows of what came one by one in the block at hand.
-        self._single = bytearray()
+        #: Rows of the block at hand.
+        self._block = bytearray()
         self._sources: list[Source] = []
 
-    def add(self, chunk: Chunk) -> None:
-        """Take points of the block at hand."""
-        self._block.append(chunk)
-
-    def add_number(self, start: int, step: int, wall_time: float, value: float) -> None:
-        """Take one number of the block at hand."""
-        self._single += _NUMBER_ROW.pack(start, step, wall_time, value)
-
-    def add_stored(self, start: int, step: int, wall_time: float, where: Where) -> None:
-        """Take one value of the block at hand that stays in the file."""
+    def add(self, start: int, step: int, wall_time: float, where: Where) -> None:
+        """Take one value of the block at hand; its frame begins at `start`."""
         if where.source not in self._sources:
             self._sources.append(where.source)
         source = self._sources.index(where.source)
-        self._single += _PLACE_ROW.pack(start, step, wall_time, *where.row, source)
+        self._block += _PLACE_ROW.pack(start, step, wall_time, *where.row, source)
 
-    def end_block(self, sharing: Sharing) -> None:
+    def end_block(self) -> None:
         """Put what the block had in the order of its frames."""
-        if self._single:
-            self._block.append(self._singles())
-            self._single = bytearray()
-        columns = sharing.joined([chunk.columns for chunk in self._block])
-        if len(self._block) > 1:
-            columns = sharing.ordered(columns, [chunk.starts for chunk in self._block])
-        self._block = []
-        self._settled.append(columns)
+        rows = np.frombuffer(self._block, _ONE_PLACE)
+        rows = rows[np.argsort(rows["start"], kind="stable")]
+        raw = StoredColumn(rows["raw"].copy(), self._sources)
+        self._settled.append(Columns(rows["step"].copy(), rows["wall_time"].copy(), raw))
+        self._block = bytearray()
         while len(self._settled) > 1 and len(self._settled[-2].step) + len(self._settled[-1].step) < _FEW_POINTS:
-            self._settled[-2:] = [sharing.joined(self._settled[-2:])]
+            self._settled[-2:] = [joined(self._settled[-2:])]
 
-    def settle(self, sharing: Sharing) -> None:
+    def settle(self) -> None:
         """Put all blocks together."""
-        self._settled = [sharing.joined(self._settled)]
-
-    def _singles(self) -> Chunk:
-        rows = np.frombuffer(self._single, _ONE_PLACE if self._sources else _ONE_NUMBER)
-        raw = rows["raw"].copy()
-        columns = Columns(
-            rows["step"].copy(), rows["wall_time"].copy(), StoredColumn(raw, self._sources) if self._sources else raw
-        )
-        return Chunk(rows["start"].copy(), columns)
+        self._settled = [joined(self._settled)]
 
     def __len__(self) -> int:
         return sum(len(columns.step) for columns in self._settled)
@@ -235,6 +170,18 @@ class FilePoints:
     def columns(self) -> Columns:
         """All of it, once it has been settled."""
         return self._settled[0]
+
+    @property
+    def together(self) -> object:
+        """Equal for tags with the same steps and times; this one is alone."""
+        return id(self)
+
+    def extent(self) -> Extent | None:
+        """Return the first and the last step and the last time; None where steps do not ascend."""
+        step, wall_time, _ = self.columns()
+        if (step[1:] <= step[:-1]).any():
+            return None
+        return int(step[0]), int(step[-1]), float(wall_time.max())
 
 
 class Where(NamedTuple):

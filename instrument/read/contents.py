@@ -6,8 +6,10 @@ read anew, one that is gone is forgotten: what was followed equals what is opene
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from instrument.codec import tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
@@ -15,7 +17,8 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.event_file import EventFile, Key, Told
-from instrument.read.points import Part, Points, is_sampled, merge, replaced, superseded
+from instrument.read.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
+from instrument.read.starts import Origin, Writer, joined
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
@@ -26,6 +29,12 @@ class Contents:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
+        self._in_order: list[EventFile] | None = None
+        self._by_rows: dict[object, list[Key]] | None = None
+        #: Those with the start of their recorder, by what the names of its files have in common.
+        self._first_files: dict[str, EventFile] = {}
+        self._origins: dict[str, Origin] = {}
+        self._continued: dict[Writer, Writer] | None = None
         self._notes: list[Damage] = []
 
     def note(self, damage: Damage) -> None:
@@ -37,41 +46,69 @@ class Contents:
         """Read what is new in the files at these paths, whose names must be those of event files."""
         wanted = list(paths)
         copies = _copies(wanted)
-        known, self._files = self._files, {}
+        known, self._files, self._in_order, self._by_rows = self._files, {}, None, None
         for path in wanted:
             if path not in copies:
                 file = known.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
+        firsts = [file for file in self._files.values() if file.begun is not None]
+        self._continued = None
+        self._origins = {}
+        self._first_files = {names.recorder_of(os.path.basename(file.path)): file for file in firsts}
 
     @property
     def files(self) -> list[EventFile]:
         """The files, the oldest first; names with the same second do not tell which that is, their points do."""
-        return sorted(self._files.values(), key=lambda file: (file.name.seconds, file.first_wall_time, file.path))
+        if self._in_order is None:
+            order = lambda file: (file.name.seconds, file.first_wall_time, file.path)  # noqa: E731
+            self._in_order = sorted(self._files.values(), key=order)
+        return self._in_order
 
     def keys(self) -> set[Key]:
         """Kind and tag of each series."""
         return {key for file in self._files.values() for key in file.points}
 
     def parts(self, key: Key) -> list[Part]:
-        """The parts of a series, in the order in which their files were opened; none where there is no such series."""
-        return _parts(self.files, key)
+        """The parts of a series, in the order of their files; none where there is no such series."""
+        return [Part(self.origin(file), file.points[key]) for file in self.files if key in file.points]
+
+    @property
+    def continued(self) -> dict[Writer, Writer]:
+        """The writers that one of another host has gone on with, and the last of these."""
+        if self._continued is None:
+            self._continued = joined(map(self.origin, self._files.values()))
+        return self._continued
+
+    def origin(self, file: EventFile) -> Origin:
+        """Return the recorder that wrote a file."""
+        found = self._origins.get(file.path)
+        if found is None:
+            first = file
+            if file.begun is None and file.name.kind == names.TENSORBOARD:
+                # Of the two files of a recorder the first one has its start.
+                recorder = names.recorder_of(os.path.basename(file.path))
+                first = self._first_files.get(recorder, file)
+            began, start = first.begun or (math.nan, None)
+            times = file.first_wall_time, file.last_wall_time
+            name = os.path.basename(file.path)
+            found = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
+            self._origins[file.path] = found
+        return found
 
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step of all points that stand, and their last wall time; None without points."""
-        found: dict[object, tuple[int, int, float]] = {}
-        files = self.files
-        for key in self.keys():
-            parts = _parts(files, key)
-            columns = parts[0].points.columns()
-            # Series that are recorded together share these columns.
-            where: object = (id(columns.step), id(columns.wall_time)) if len(parts) == 1 else key
-            if where not in found:
+        extents = []
+        for key, *_ in self._together().values():
+            parts = self.parts(key)
+            extent = parts[0].points.extent() if len(parts) == 1 else None
+            if extent is None:
                 points = merge(Points, *key, parts, superseded=False)
-                found[where] = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
-        if not found:
+                extent = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+            extents.append(extent)
+        if not extents:
             return None
-        first, last, wall_time = zip(*found.values(), strict=True)
+        first, last, wall_time = zip(*extents, strict=True)
         return min(first), max(last), max(wall_time)
 
     def replaced(self, keys: Iterable[Key]) -> int:
@@ -80,17 +117,48 @@ class Contents:
 
     def superseded(self) -> int:
         """Return how many points of all series are superseded, which is how many reading leaves out."""
-        counts: dict[object, int] = {}
         total = 0
-        files = self.files
-        for key in self.keys():
-            parts = _parts(files, key)
-            # Series that are recorded together share their steps.
-            where: object = key if len(parts) > 1 or is_sampled(*key) else id(parts[0].points.columns().step)
-            if where not in counts:
-                counts[where] = superseded(*key, parts)
-            total += counts[where]
+        for keys in self._together().values():
+            parts = self.parts(keys[0])
+            if len(parts) == 1 and parts[0].points.extent() is not None:
+                continue
+            sampled = [key for key in keys if is_sampled(*key)]
+            for same in (sampled, [key for key in keys if not is_sampled(*key)]):
+                if same:
+                    total += len(same) * superseded(*same[0], parts)
         return total
+
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with points that are NaN or infinite: how many, and the first step."""
+        found: dict[str, NonFinite] = {}
+        for tag in sorted({tag for file in self._files.values() for tag in file.nonfinite()}):
+            points = merge(Scalars, "scalar", tag, self.parts(("scalar", tag)), superseded=False)
+            if points.first_nonfinite_step is not None:
+                found[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
+        return found
+
+    def counts(self) -> Counter[str]:
+        """Return how many tags of each kind there are."""
+        return Counter(kind for kind, _ in self.keys())
+
+    def _together(self) -> dict[object, list[Key]]:
+        """Return the series by what they have in common: those of one entry have the same steps in all files."""
+        if self._by_rows is not None:
+            return self._by_rows
+        files = self.files
+        result: dict[object, list[Key]] = {}
+        self._by_rows = result
+        if len(files) == 1:
+            for key, points in files[0].points.items():
+                result.setdefault(points.together, []).append(key)
+            return result
+        together: dict[Key, list[object]] = {}
+        for index, file in enumerate(files):
+            for key, points in file.points.items():
+                together.setdefault(key, []).append((index, points.together))
+        for key, all_files in together.items():
+            result.setdefault(tuple(all_files), []).append(key)
+        return result
 
     @property
     def told(self) -> Iterator[Told]:
@@ -107,14 +175,6 @@ class Contents:
     def damage(self) -> list[Damage]:
         """Places that hold no frame, or a frame that is no event, or a value that is none."""
         return [one for file in self._files.values() for one in file.damage] + self._notes
-
-
-def _parts(files: Sequence[EventFile], key: Key) -> list[Part]:
-    return [
-        Part(file.name.writer, file.first_wall_time, file.last_wall_time, file.points[key])
-        for file in files
-        if key in file.points
-    ]
 
 
 def _copies(paths: list[str]) -> set[str]:

@@ -11,7 +11,7 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,14 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Block, BlockReader, Damage, Group, note
-from instrument.read import alike
-from instrument.read.columns import Chunk, Columns, FilePoints, Payload, Sharing
-from instrument.values import TRACE_KIND, Gap, Lineage
+from instrument.read import alike, irregular
+from instrument.read.columns import FilePoints, Payload
+from instrument.read.numbers import MOST_TAGS, NumberPoints, Numbers, Points, Rows
+from instrument.values import TRACE_KIND, End, Gap, Lineage, Start
 
 #: A file whose last so many bytes are others than they were is another file.
 _LAST_BYTES = 64
-#: A tag takes half a kilobyte and more: a file could make millions of them out of a few megabytes.
-MOST_TAGS = 50_000
-#: The same holds for what a file tells of its run, and for gaps.
+#: What a file tells of its run, and gaps, take a kilobyte each: a file could make millions out of a few megabytes.
 MOST_TOLD = 20_000
 #: Points that come one by one may take more memory than they have bytes in the file, but no more than this.
 _SPARE_BYTES = 16 << 20
@@ -42,6 +41,19 @@ _TAGS = f"tags beyond the file's first {MOST_TAGS}"
 Key = tuple[str, str]
 
 
+#: Layouts of more numbers are kept, and so many of them.
+_LONG_LAYOUT, _MOST_LAYOUTS = 16, 64
+
+
+class _Tags(NamedTuple):
+    """The numbers of one size in a layout: of which tags they are, and where they stand in the payload."""
+
+    size: int
+    ids: NDArray[np.uint16]
+    starts: NDArray[np.int64]
+    is_unique: bool
+
+
 class Told(NamedTuple):
     """Something a file says of its run: lineage, or the hyper-parameters of TensorBoard; `frame` is where it stands."""
 
@@ -49,9 +61,21 @@ class Told(NamedTuple):
     what: Lineage | dict[str, Any]
 
 
+B = TypeVar("B", Start, End)
+
+
+class Moment(NamedTuple, Generic[B]):
+    """The start or the end of a recorder, and when that was."""
+
+    wall_time: float
+    what: B
+
+
 @dataclass(eq=False)
 class EventFile:
     """What was read of the file at `path` so far; `end` is where reading goes on.
+
+    `begun` and `ended` are the start and the end of its recorder, as far as the file has them.
 
     `gaps` are the places where the writing side says that events are missing; `damage` lists frames that are broken, or
     hold no event, or less than a whole one; `unread` counts what is passed over, by what it is. `first_wall_time` and
@@ -62,20 +86,32 @@ class EventFile:
     name: names.EventFileName
 
     def __post_init__(self) -> None:
-        self.points: dict[Key, FilePoints] = {}
+        self.points: dict[Key, FilePoints | NumberPoints] = {}
         self.told: list[Told] = []
         self.gaps: list[Gap] = []
         self.unread: Counter[str] = Counter()
         self.damage: list[Damage] = []
         self.first_wall_time = math.inf
         self.last_wall_time = -math.inf
+        self.begun: Moment[Start] | None = None
+        self.ended: Moment[End] | None = None
+        self._end_bytes = 0
         self.end = 0
         self.frames = 0
         self._identity: tuple[int, int] | None = None
         self._last = b""
-        self._plugins: tensorboard_outline.Plugins = {}
-        self._touched: set[Key] = set()
-        self._unsettled: set[Key] = set()
+        self._numbers = Numbers()
+        if self.name.kind == names.TENSORBOARD:
+            self._dialect, self._recall = _tensorboard(), alike.Recall()
+        else:
+            self._dialect, self._recall = _MINDSPORE, _RECALL
+        self._irregular = irregular.Irregular(self._dialect, self._number_of)
+        #: The tags of long layouts by the identity of their places, which are kept with them.
+        self._layouts: dict[int, tuple[list[Place], list[_Tags]]] = {}
+        #: Payloads of the block at hand that are no events, by where they begin, and why.
+        self._refused: dict[int, str] = {}
+        self._touched: set[FilePoints] = set()
+        self._unsettled: set[FilePoints] = set()
         #: What has been left out, which is told once.
         self._left_out: set[str] = set()
         self._seen_bytes = self._taken_bytes = 0
@@ -136,63 +172,78 @@ class EventFile:
     def _count(self) -> int:
         return sum(map(len, self.points.values())) + len(self.told) + len(self.gaps)
 
+    def nonfinite(self) -> list[str]:
+        """The tags of scalars with NaN or infinities."""
+        tags = [tag for _, tag in self.points]
+        return [tags[number] for number in self._numbers.nonfinite()]
+
     def _settle(self) -> None:
-        sharing = Sharing()
-        for key in self._unsettled:
-            self.points[key].settle(sharing)
+        for points in self._unsettled:
+            points.settle()
         self._unsettled = set()
 
     def faults(self, block: Block) -> dict[int, str]:
         """The payloads of a block that are no events of such a file, by where they begin, and why."""
-        faults: dict[int, str] = {}
-
-        def read(length: int, start: int) -> Outline | None:
-            payload = block.data[start : start + length]
-            try:
-                if not self.name.is_lineage:
-                    return self._parsed(payload)
-                lineage.decode_event(payload)
-            except CorruptMessage as error:
-                faults[start] = str(error)
-            return None
-
-        for group in block.groups:
-            for _ in alike.families(group, functools.partial(read, group.length)):
-                pass
-        return faults
-
-    def _parsed(self, payload: memoryview) -> Outline:
-        if self.name.kind == names.TENSORBOARD:
-            return tensorboard_outline.outline(payload, self._plugins)
-        return _mindspore(payload)
+        other = EventFile(self.path, self.name)
+        other._take(block)
+        return other._refused
 
     def _take(self, block: Block) -> None:
         self.frames += sum(group.starts.size for group in block.groups)
         self._seen_bytes += len(block.data)
+        self._refused = {}
         if self.name.is_lineage:
             self._take_lineage(block)
             return
+        left = []
         for group in block.groups:
             read = functools.partial(self._outline, block, group.length)
-            for found in alike.families(group, read):
-                if isinstance(found, alike.One):
-                    self._take_one(block, group, found)
-                else:
+            recall = functools.partial(self._recalled, block, group.length)
+            for found in alike.families(group, read, recall):
+                if isinstance(found, alike.Family):
                     self._take_family(block, found)
-        sharing = Sharing()
-        for key in self._touched:
-            self.points[key].end_block(sharing)
+                else:
+                    left.append(found)
+        if left:
+            self._take_irregular(block, left)
+        self._numbers.end_block()
+        for points in self._touched:
+            points.end_block()
         self._unsettled |= self._touched
         self._touched = set()
 
+    def _recalled(self, block: Block, length: int, start: int) -> Outline | None:
+        return self._recall.find(block.data[start : start + length])
+
+    def _take_irregular(self, block: Block, groups: list[Group]) -> None:
+        """Take the payloads that belong to no family, in file order."""
+        starts = np.concatenate([group.starts for group in groups])
+        lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
+        order = np.argsort(starts)
+        starts, lengths = starts[order], lengths[order]
+        alone = list(zip(starts.tolist(), lengths.tolist(), strict=True))
+        if irregular.is_worth_it(block.data, starts, lengths):
+            found = self._irregular.take(block, starts, lengths)
+            for positions, points in found.numbers:
+                self._numbers.add_points(positions, points)
+                self._span(points.rows.wall_time)
+            for event, outline_ in found.others:
+                self._take_one(block, int(starts[event]), int(lengths[event]), outline_)
+            alone = [alone[event] for event in found.alone]
+        for start, length in alone:
+            whole = self._outline(block, length, start)
+            if whole is not None:
+                self._take_one(block, start, length, whole)
+
     def _outline(self, block: Block, length: int, start: int) -> Outline | None:
+        payload = block.data[start : start + length]
         try:
-            found = self._parsed(block.data[start : start + length])
+            found = self._dialect.outline(payload)
         except CorruptMessage as error:
+            self._refused[start] = str(error)
             self._note(block, start, length, str(error))
             return None
-        for problem in found.problems:
-            self._note(block, start, length, problem)
+        self._recall.keep(payload, found)
         return found
 
     def _note(self, block: Block, start: int, length: int, reason: str) -> None:
@@ -208,80 +259,129 @@ class EventFile:
         offset = block.base + start - frame.HEADER.size
         return Damage(self.path, offset, length + frame.OVERHEAD_BYTES, reason, torn=False)
 
-    def _series(self, place: Place) -> FilePoints | None:
-        """Where the points of a value go; None where the file has too many tags."""
-        key = place.kind, place.tag
-        series = self.points.get(key)
-        if series is None:
+    def _number_of(self, tag: str) -> int:
+        """The number of the tag of a scalar; -1 where the file has too many tags."""
+        key = "scalar", tag
+        points = self.points.get(key)
+        if points is None:
             if len(self.points) >= MOST_TAGS:
-                return None
-            series = self.points[key] = FilePoints()
-        self._touched.add(key)
-        return series
+                return -1
+            points = self.points[key] = NumberPoints(self._numbers, len(self.points))
+        assert isinstance(points, NumberPoints)
+        return points.number
 
-    def _span(self, first: float, last: float) -> None:
+    def _span(self, wall_time: NDArray[np.float64]) -> None:
+        first, last = float(np.fmin.reduce(wall_time)), float(np.fmax.reduce(wall_time))
         if first < self.first_wall_time:
             self.first_wall_time = first
         if last > self.last_wall_time:
             self.last_wall_time = last
 
     def _take_family(self, block: Block, family: alike.Family) -> None:
-        places = family.outline.places
-        if not places:
+        group, found = family.group, family.outline
+        for problem in found.problems:
+            self._note(block, int(group.starts[0]), group.length, problem)
+        if not found.places:
             return
-        step, wall_time = family.steps(), family.wall_times()
-        self._span(float(np.fmin.reduce(wall_time)), float(np.fmax.reduce(wall_time)))
-        starts = family.group.starts
-        for place in places:
-            numbers = family.numbers(place.start, place.end)
-            series = self._series(place)
-            if series is None:
-                self._leave_out(block, int(starts[0]), family.group.length, _TAGS)
-            else:
-                series.add(Chunk(starts, Columns(step, wall_time, numbers)))
+        rows = Rows(block.base + group.starts, family.steps(), family.wall_times())
+        self._span(rows.wall_time)
+        tags = self._tags(found.places)
+        if sum(one.ids.size for one in tags) < len(found.places):
+            self._leave_out(block, int(group.starts[0]), group.length, _TAGS)
+        for one in tags:
+            raw = family.numbers(one.starts, one.size)
+            if one.is_unique:
+                self._numbers.add_rows(one.ids, rows, raw)
+                continue
+            row = np.repeat(np.arange(group.starts.size, dtype=np.int32), one.ids.size)
+            positions = (rows.offset[:, None] + one.starts).reshape(-1)
+            points = Points(rows, np.tile(one.ids, group.starts.size), row, raw.T.reshape(-1))
+            self._numbers.add_points(positions, points)
 
-    def _take_one(self, block: Block, group: Group, one: alike.One) -> None:
-        found, start = one
-        data = block.data[start : start + group.length]
-        (footer,) = frame.FOOTER.unpack_from(block.data, start + group.length)
-        payload = Payload(self.path, block.base + start, data, footer)
+    def _tags(self, places: list[Place]) -> list[_Tags]:
+        """The tags of a layout, by the size of their numbers; without those beyond the number that a file may have."""
+        known = self._layouts.get(id(places))
+        if known is not None:
+            return known[1]
+        ids = np.array([self._number_of(place.tag) for place in places])
+        starts = np.array([place.start for place in places])
+        sizes = np.array([place.end for place in places]) - starts
+        result = []
+        is_unique = np.unique(ids).size == ids.size
+        for size in np.unique(sizes).tolist():
+            chosen = (sizes == size) & (ids >= 0)
+            result.append(_Tags(size, ids[chosen].astype(np.uint16), starts[chosen], is_unique))
+        if len(places) > _LONG_LAYOUT:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[id(places)] = places, result
+        return result
+
+    def _take_one(self, block: Block, start: int, length: int, found: Outline) -> None:
+        for problem in found.problems:
+            self._note(block, start, length, problem)
+        data = block.data[start : start + length]
+        (footer,) = frame.FOOTER.unpack_from(block.data, start + length)
+        offset, wall_time = block.base + start, np.array([found.wall_time])
+        payload = Payload(self.path, offset, data, footer)
         for place in found.places:
             if place.kind == TRACE_KIND:
                 continue
             if place.kind in tensorboard_outline.UNREAD_KINDS:
                 self.unread[place.kind] += 1
                 continue
-            self._span(found.wall_time, found.wall_time)
             content = data[place.start : place.end]
+            if place.kind in ("start", "end"):
+                self._take_lifecycle(block, start, length, found.wall_time, place)
+                continue
+            self._span(wall_time)
             try:
                 if place.kind in ("gap", "hparams"):
                     assert place.decode is not None
-                    self._tell(block, start, group.length, place.decode(content))
+                    self._tell(block, start, length, place.decode(content))
                 elif place.kind != "scalar":
-                    series = self._series_of_one(block, start, group.length, place, _STORED_BYTES)
-                    if series is not None:
-                        series.add_stored(start, found.step, found.wall_time, payload.stored(place))
+                    if self._has_room(block, start, length, (place.kind, place.tag), _STORED_BYTES):
+                        points = self.points.setdefault((place.kind, place.tag), FilePoints())
+                        assert isinstance(points, FilePoints)
+                        points.add(start, found.step, found.wall_time, payload.stored(place))
+                        self._touched.add(points)
                 else:
                     number = _number(content) if place.decode is None else place.decode(content)
-                    series = self._series_of_one(block, start, group.length, place, _NUMBER_BYTES)
-                    if series is not None:
-                        series.add_number(start, found.step, found.wall_time, number)
+                    if self._has_room(block, start, length, (place.kind, place.tag), _NUMBER_BYTES):
+                        where = self._number_of(place.tag), offset + place.start, offset
+                        self._numbers.add_single(*where, found.step, found.wall_time, number)
             except CorruptMessage as error:
-                self._note(block, start, group.length, str(error))
+                self._note(block, start, length, str(error))
 
-    def _series_of_one(
-        self, block: Block, start: int, length: int, place: Place, taken_bytes: int
-    ) -> FilePoints | None:
-        """Where one point goes that takes so much memory; None where it is left out, which is told."""
+    def _take_lifecycle(self, block: Block, start: int, length: int, wall_time: float, place: Place) -> None:
+        """Take the start, which is the file's first event, or the end of its recorder; the last end counts."""
+        assert place.decode is not None
+        try:
+            what = place.decode(block.data[start + place.start : start + place.end])
+        except CorruptMessage as error:
+            self._note(block, start, length, str(error))
+            return
+        if isinstance(what, End):
+            self.ended = Moment(wall_time, what)
+            self._end_bytes = length + frame.OVERHEAD_BYTES
+        elif self.begun is None:
+            self.begun = Moment(wall_time, what)
+
+    @property
+    def content_bytes(self) -> int:
+        """What was read of the file, without the end of its recorder."""
+        return self.end - self._end_bytes
+
+    def _has_room(self, block: Block, start: int, length: int, key: Key, taken_bytes: int) -> bool:
+        """Return True if there is room for a point that takes so much memory; what is left out is told once."""
         if self._taken_bytes + taken_bytes > self._seen_bytes + _SPARE_BYTES:
             self._leave_out(block, start, length, "values that would take more memory than the file has bytes")
-            return None
-        series = self._series(place)
-        if series is None:
+            return False
+        if key not in self.points and len(self.points) >= MOST_TAGS:
             self._leave_out(block, start, length, _TAGS)
-            return None
+            return False
         self._taken_bytes += taken_bytes
-        return series
+        return True
 
     def _tell(self, block: Block, start: int, length: int, what: Any) -> None:
         """Take what the file says of its run; of too much of it what came first."""
@@ -317,24 +417,16 @@ def _number(content: memoryview) -> float:
     return float(np.frombuffer(content, f"<f{len(content)}")[0])
 
 
-#: The last outline of each length: the runs of a tree mostly record the same.
-_known: dict[int, tuple[Outline, NDArray[np.uint8], NDArray[np.uint8]]] = {}
-_KNOWN_LENGTHS = 256
-#: Outlining a payload of few values takes no longer than comparing it.
-_KNOWN_FROM_BYTES = 256
+_MINDSPORE = irregular.Dialect(outline.mindspore, outline.take_value, frozenset(outline.OWN), outline.PLAIN_KEY)
+#: The runs of a tree mostly record the same.
+_RECALL = alike.Recall()
 
 
-def _mindspore(payload: memoryview) -> Outline:
-    length = len(payload)
-    known = _known.get(length)
-    if known is not None:
-        found, mask, example = known
-        if not ((np.frombuffer(payload, np.uint8) & mask) ^ example).any():
-            return found.with_head(payload)
-    found = outline.mindspore(payload)
-    if found.is_regular and length >= _KNOWN_FROM_BYTES and found.places:
-        if len(_known) >= _KNOWN_LENGTHS:
-            _known.clear()
-        mask = np.frombuffer(found.mask(length), np.uint8)
-        _known[length] = found, mask, np.frombuffer(payload, np.uint8) & mask
-    return found
+def _tensorboard() -> irregular.Dialect:
+    """The dialect of one file: what a tag's values are is said by its first one."""
+    plugins: tensorboard_outline.Plugins = {}
+    return irregular.Dialect(
+        functools.partial(tensorboard_outline.outline, plugins=plugins),
+        lambda found, *where: tensorboard_outline.take_value(found, plugins, *where),
+        tensorboard_outline.OWN, tensorboard_outline.PLAIN_KEY,
+    )  # fmt: skip

@@ -9,17 +9,22 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from instrument.eventfile import names
 from instrument.read.ordering import natural
+from instrument.ringfile import pending
+from instrument.ringfile.header import is_ring_file
 
 
 @dataclass
 class Found:
-    """The folders that hold event files, with their paths; `notes` say what was skipped and why."""
+    """The folders that hold event files, with their paths; `rings` has those with ring files, in any order; `notes` say
+    what was skipped and why."""
 
     folders: dict[str, list[str]] = field(default_factory=dict)
+    rings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     scanned: int = 0
 
@@ -31,7 +36,7 @@ def event_files(directory: str) -> list[str]:
         OSError: the directory cannot be listed.
     """
     with os.scandir(directory) as entries:
-        return _event_files(entries)
+        return _event_files(directory, entries)
 
 
 def event_files_if_any(directory: str) -> list[str]:
@@ -42,12 +47,21 @@ def event_files_if_any(directory: str) -> list[str]:
         return []
 
 
-def _event_files(entries: Iterable[os.DirEntry[str]]) -> list[str]:
-    found = []
+def look_for_rings(path: str) -> None:
+    """Have an event file read with what rings without living processes beside it still hold."""
+    with suppress(OSError):
+        event_files(os.path.dirname(path) or os.curdir)
+
+
+def _event_files(directory: str, entries: Iterable[os.DirEntry[str]]) -> list[str]:
+    found, rings = [], []
     for entry in entries:
         name = names.recognise(entry.name)
         if name is not None and os.path.isfile(entry.path):
             found.append((name.seconds, entry.name, entry.path))
+        elif is_ring_file(entry.name):
+            rings.append(entry.path)
+    pending.look(directory, rings)
     return [path for _, _, path in sorted(found)]
 
 
@@ -67,8 +81,10 @@ def find(root: str, max_folders: int | None = None) -> Found:
             found.notes.append(f"{directory} cannot be read: {error.strerror}")
             continue
         found.scanned += 1
-        if files := _event_files(entries):
+        if files := _event_files(directory, entries):
             found.folders[directory] = files
+        if any(is_ring_file(entry.name) for entry in entries):
+            found.rings.append(directory)
         for entry in entries:
             if not entry.is_symlink():
                 folders += [entry.path] if entry.is_dir() else []
@@ -77,7 +93,9 @@ def find(root: str, max_folders: int | None = None) -> Found:
             elif not os.path.exists(entry.path):
                 found.notes.append(f"{entry.path} is a broken link")
     by_path = sorted(found.folders.items(), key=lambda item: [natural(part) for part in item[0].split(os.sep)])
-    return Found(dict(by_path), sorted(found.notes, key=natural), found.scanned)
+    return Found(
+        dict(by_path), sorted(found.rings, key=natural), sorted(found.notes, key=natural), found.scanned
+    )  # fmt: skip
 
 
 def _enter(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:

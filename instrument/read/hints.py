@@ -28,6 +28,11 @@ def no_event_file(directory: str) -> str:
     )
 
 
+def absent(path: str) -> str:
+    """Return why there is nothing at a path."""
+    return "is a broken link" if os.path.islink(path) else "does not exist"
+
+
 def nearest(tag: str, tags: list[str]) -> str:
     """Return in words which of the tags come near to one that is not there."""
     near = closest(tag, tags, _NAMED_AT_MOST)

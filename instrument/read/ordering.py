@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _DIGITS = re.compile(r"([0-9]+)")
 
 
+@functools.lru_cache(1 << 16)  # the runs of a tree mostly have the same tags
 def natural(name: str) -> tuple[list[str], str]:
     """Return a key for sorting names: digits count as the number that they are, equal ones by their characters."""
     parts = _DIGITS.split(name)

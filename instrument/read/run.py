@@ -11,21 +11,25 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+from instrument import paths
 from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
-from instrument.read import folders, lineage, tail
+from instrument.read import file_kinds, folders, frames, lineage, tail
 from instrument.read.contents import Contents
-from instrument.read.hints import listed, nearest, no_event_file, ranges
+from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
 from instrument.read.ordering import natural
-from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
+from instrument.read.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
-from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+from instrument.read.run_list import Runs as Runs
+from instrument.read.starts import KILLED, RUNNING, RunStart, starts_in, state_of
+from instrument.ringfile import pending
+from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
 
@@ -181,10 +185,42 @@ class Run:
         # By name, as what explains a profile stands above what reads it.
         return import_module("instrument.analyse.profile").profile(self.path, window, device)
 
+    def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
+        """Return the points of many series as one `pandas.DataFrame`, a row a point, ordered by tag and step.
+
+        Its columns are run (the name), tag, step, wall_time (UTC), value, device and host, and superseded where those
+        points were asked for; all but the first two are those of a series' own `to_pandas`.
+
+        Args:
+            tags: a tag, or a pattern such as `"loss/*"`, or several of them.
+            kind: one of the keys of `tags()`.
+            superseded: also points that a later start, or the same step again, replaced.
+
+        Raises:
+            NoSuchRun: there are series of that kind, but none has such a tag.
+            ImportError: pandas is not installed.
+        """
+        return frames.frame([(self.name, self)], tags, kind, superseded)
+
+    @property
+    def starts(self) -> list[RunStart]:
+        """The starts of this run, the oldest first, and how each ended; files of others tell of none."""
+        return starts_in(self._contents.files)
+
+    @property
+    def state(self) -> str:
+        """How the last start ended: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
+
+        Of several ranks the one that needs most attention counts. `"unknown"` where no file tells.
+        """
+        return state_of(self.starts)
+
     @property
     def damage(self) -> list[Damage]:
         """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
-        return self._contents.damage
+        found = self._contents.damage
+        folders_of_files = {os.path.dirname(path) for path in (*self.files, *self.traces)}
+        return found + [one for folder in sorted(folders_of_files) for one in pending.damage(folder)]
 
     @property
     def gaps(self) -> list[Gap]:
@@ -197,6 +233,8 @@ class Run:
             self._read = Contents()
         if self.path not in (*self.files, *self.traces):
             self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
+        else:
+            folders.look_for_rings(self.path)
         for cached in ("_told", "landscapes"):
             self.__dict__.pop(cached, None)
         self._read.read(self.files)
@@ -217,6 +255,10 @@ class Run:
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
         return self._contents.extent()
+
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with NaN or infinities: how many `points`, and the `first_step` of one."""
+        return self._contents.nonfinite()
 
     @property
     def _contents(self) -> Contents:
@@ -239,7 +281,7 @@ class Run:
         parts = self._contents.parts((kind, tag))
         if not parts:
             raise NoSuchRun(self._lack(kind, tag))
-        return merge(cls, kind, tag, parts, superseded)
+        return merge(cls, kind, tag, parts, superseded, self._contents.continued)
 
     def _lack(self, kind: str, tag: str) -> str:
         """Why there is no such series, and which ones come near."""
@@ -262,21 +304,13 @@ class Run:
             how = ".of_rank(), and .by_rank() of a series" if len(self.ranks) > 1 else ".by_writer() of a series"
             rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see {how}")
         replaced = self._contents.replaced(self._contents.keys())
+        if (state := self.state) in (RUNNING, FAILED, KILLED):
+            rows.append(f"  {'state':<10}{state}; see .starts")
         told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        told.append(("not finite", sum(found.points for found in self.nonfinite().values()), ".nonfinite()"))
         told.append(("damage", len(self.damage), ".damage"))
         rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
         return "\n".join(rows)
-
-
-class Runs(list[Run]):
-    """The runs of a tree, ordered by path; `notes` say which folders and links were skipped, and why."""
-
-    def __init__(self, runs: Iterable[Run], notes: list[str]) -> None:
-        super().__init__(runs)
-        self.notes = notes
-
-    def _repr_html_(self) -> str:
-        return html_of(self, "runs")
 
 
 def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
@@ -289,11 +323,11 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
         NoSuchRun: there is no event file; the message says what there is instead.
         OSError: the file or directory cannot be read.
     """
-    path = os.fsdecode(path)
+    path = _local(path)
     if follow and (os.path.isdir(path) or not os.path.exists(path)):
         return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} does not exist; an event file or the directory of one is expected")
+        raise NoSuchRun(f"{path} {absent(path)}; an event file or the directory of one is expected")
     if not os.path.isdir(path):
         return _read_file(path, follow)
     found = folders.event_files(path)
@@ -312,6 +346,13 @@ def read_any(path: str | os.PathLike[str], follow: bool = False) -> Any:
     return read(path, follow)
 
 
+def _local(path: str | os.PathLike[str]) -> str:
+    path = os.fsdecode(path)
+    if paths.is_url(path):
+        raise NoSuchRun(f"{path} is a URL; runs are read from directories of this machine: {paths.url_hint(path)}")
+    return path
+
+
 def _rank_of(path: str) -> int:
     name = names.recognise(os.path.basename(path))
     return -1 if name is None else name.device
@@ -324,8 +365,12 @@ def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _read_file(path: str, follow: bool) -> Run:
+    folders.look_for_rings(path)
     files, traces = _sorted_out([path])
     if files and names.recognise(os.path.basename(path)) is None:
+        kind = file_kinds.described(path)
+        if kind:
+            raise NoSuchRun(f"{path} is {kind}, and no event file")
         raise NoSuchRun(
             f"{path} is no event file by its name; one is called {names.join('events', 0, 0, names.SUFFIX)} "
             "with other numbers, and read() takes it or its directory"
@@ -341,9 +386,9 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
 
     Links are followed, and each directory is listed once. Raises `NoSuchRun` where `root` is no directory.
     """
-    root = os.fsdecode(root)
+    root = _local(root)
     if not os.path.isdir(root):
-        kind = "is a file" if os.path.exists(root) else "does not exist"
+        kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
     found = folders.find(root)
-    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes)
+    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes, root)

@@ -15,6 +15,8 @@ from instrument.eventfile import names
 from instrument.eventfile.blocks import MOST_PLACES
 from instrument.eventfile.frame import OVERHEAD_BYTES
 from instrument.eventfile.reader import EventFileReader
+from instrument.read import folders
+from instrument.read.file_kinds import described
 from instrument.values import TRACE_KIND, Trace
 
 #: Pieces are of a mebibyte but for the last of each raw file; each takes up to a kilobyte beside its bytes.
@@ -73,9 +75,16 @@ def windows(path: str | os.PathLike[str]) -> list[Window]:
         OSError: the path cannot be read.
     """
     path = os.fspath(path)
+    folders.look_for_rings(os.path.join(path, "") if os.path.isdir(path) else path)
     paths = files(path) if os.path.isdir(path) else [path]
     if not paths:
         raise NoSuchRun(f"{path} holds no trace event file (events.out.events.profile.*)")
+    kind = "" if os.path.isdir(path) or names.recognise(os.path.basename(path)) else described(path)
+    if kind:
+        raise NoSuchRun(
+            f"{path} is {kind}; a profile is a run, one of its trace event files (events.out.events.profile.*), or a "
+            "directory of raw files"
+        )
     found: list[Window] = []
     damage: list[Problem] = []
     for one in paths:

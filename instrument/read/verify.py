@@ -12,9 +12,12 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import BlockReader, Damage, note
 from instrument.eventfile.reader import payloads
-from instrument.read import folders
+from instrument.read import file_kinds, folders
 from instrument.read.columns import StoredColumn
 from instrument.read.event_file import EventFile
+from instrument.read.hints import absent, no_event_file
+from instrument.ringfile import pending
+from instrument.ringfile.pending import Pending
 from instrument.values import Lineage
 
 
@@ -34,6 +37,16 @@ class Report:
         return not self.damage
 
 
+def rings_at(path: str) -> list[tuple[str, Pending]]:
+    """Return the ring files without living processes that hold events of the event files at `path`, or are damaged.
+
+    Call `files_at` first, by which they were looked for.
+    """
+    if os.path.isdir(path):
+        return [ring for directory in folders.find(path).rings for ring in pending.waiting(directory).items()]
+    return list(pending.waiting(os.path.dirname(path) or os.curdir).items())
+
+
 def files_at(path: str) -> tuple[list[str], list[str]]:
     """The event files that `path` means, those of profiles too, and notes on what was skipped.
 
@@ -43,13 +56,16 @@ def files_at(path: str) -> tuple[list[str], list[str]]:
         NoSuchRun: there is none.
     """
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} does not exist; an event file or a directory is expected")
+        raise NoSuchRun(f"{path} {absent(path)}; an event file or a directory is expected")
     if not os.path.isdir(path):
+        if not os.path.isfile(path):
+            raise NoSuchRun(f"{path} is {file_kinds.described(path)}; an event file or a directory is expected")
+        folders.look_for_rings(path)
         return [path], []
     found = folders.find(path)
     files = [file for inside in found.folders.values() for file in inside]
     if not files:
-        raise NoSuchRun(f"no event file at or below {path}, folders searched: {found.scanned}")
+        raise NoSuchRun(no_event_file(path))
     return files, found.notes
 
 
@@ -57,16 +73,31 @@ def check(path: str) -> Report:
     """Read all of one event file.
 
     Raises:
+        NoSuchRun: it is a file of another kind; the message says which.
         OSError: it cannot be read.
     """
-    report = Report(path, os.path.getsize(path))
-    name = names.recognise(os.path.basename(path))
+    with OpenFile(path) as opened:
+        report = Report(path, opened.size_bytes)
+    name = _name(path)
     if name is None or name.kind == names.PROFILE:
         _check_frames(report)
     else:
         _check_values(report, EventFile(path, name))
     report.damage.sort(key=lambda one: one.offset)
     return report
+
+
+def _name(path: str) -> names.EventFileName | None:
+    """Return the parts of a file's name, None where it has another one but may be an event file all the same.
+
+    Raises:
+        NoSuchRun: the file is of another kind.
+    """
+    name = names.recognise(os.path.basename(path))
+    kind = "" if name is not None and not os.path.getsize(path) else file_kinds.described(path)
+    if kind:
+        raise NoSuchRun(f"{path} is {kind}, and no event file")
+    return name
 
 
 def _check_frames(report: Report) -> None:
@@ -84,8 +115,7 @@ def _check_frames(report: Report) -> None:
 
 
 def _check_values(report: Report, file: EventFile) -> None:
-    with OpenFile(report.path):  # what cannot be opened is an error here
-        file.read()
+    file.read()
     report.frames, report.damage = file.frames, list(file.damage)
     report.values = len(file.gaps)
     for one in file.told:
@@ -114,11 +144,12 @@ def repair(path: str, out: str) -> Report:
     The report is on the file that was read, `values` being the frames that were written.
 
     Raises:
-        InstrumentError: `out` exists; nothing is ever overwritten.
+        InstrumentError: `out` exists; nothing is ever overwritten. Or the file is of another kind.
         OSError: a file cannot be read or written.
     """
-    report = Report(path, os.path.getsize(path))
-    name = names.recognise(os.path.basename(path))
+    with OpenFile(path) as opened:
+        report = Report(path, opened.size_bytes)
+    name = _name(path)
     known = EventFile(path, name or names.EventFileName("", 0, -1, "", False))
     try:
         with OpenFile(path), open(out, "xb") as file:

@@ -107,12 +107,12 @@ def svg(steps: NDArray[Any], values: Values, width: int = 160, height: int = 28)
     """The values over their steps as an SVG element; red lines stand where a value is no finite number."""
     if not len(values):
         return ""
-    chosen = _drawn(values, width)
+    chosen = drawn(values, width)
     values, is_finite = values[chosen], np.isfinite(values)[chosen]
     along = _share(steps[chosen].astype(np.float64), steps.astype(np.float64))
     x = 2 + along * (width - 4)
     y = height - 3 - _share(values, values[is_finite]) * (height - 6) if is_finite.any() else np.zeros(len(values))
-    shapes = [_line(x[part], y[part]) for part in _unbroken(is_finite)]
+    shapes = [_line(x[part], y[part]) for part in unbroken(is_finite)]
     shapes += [f'<path d="M{at:.1f} 1V{height - 1}" stroke="#c00"/>' for at in np.unique(x[~is_finite].round(1))]
     return (
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" fill="none" stroke="currentColor" '
@@ -120,8 +120,8 @@ def svg(steps: NDArray[Any], values: Values, width: int = 160, height: int = 28)
     )
 
 
-def _drawn(values: Values, width: int) -> NDArray[np.intp]:
-    """Of each column's points the first, the last, the least, the greatest and one that is no finite number."""
+def drawn(values: Values, width: int) -> NDArray[np.intp]:
+    """Return the places of each column's first, last, least and greatest point, and of one that is not finite."""
     if len(values) <= 4 * width:
         return np.arange(len(values))
     edges = np.linspace(0, len(values), width + 1).astype(np.intp).tolist()
@@ -133,7 +133,8 @@ def _drawn(values: Values, width: int) -> NDArray[np.intp]:
     return np.array(sorted(chosen))
 
 
-def _unbroken(is_finite: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+def unbroken(is_finite: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
+    """Return the places of each unbroken row of True."""
     places = np.flatnonzero(is_finite)
     return [part for part in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(part)]
 

@@ -15,18 +15,20 @@ from instrument.analyse.layout import number
 from instrument.codec import graph as graph_codec
 from instrument.errors import CorruptMessage
 from instrument.eventfile import names
+from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
+from instrument.read.starts import KILLED, RUNNING
 from instrument.show.stages import stages
-from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
+from instrument.values import FAILED, KINDS, Graph, Histogram, Image, Landscape, Tensor, Text
 
 Row = dict[str, Any]
 
 
 def overview(run: Run, name: str, wanted: Callable[[list[str]], list[str]] = list) -> Row:
     """Return all that a run holds but the single values, under the name that outputs give it."""
-    result: Row = {"run": name, "path": run.path, "ranks": run.ranks}
+    result: Row = {"run": name, "path": run.path, "ranks": run.ranks, "state": run.state}
     result["files"] = [_file(path) for path in [*run.files, *run.traces]]
     chosen = {kind: found for kind, tags in run.tags().items() if (found := wanted(tags))}
     result["tags"] = {
@@ -39,17 +41,27 @@ def overview(run: Run, name: str, wanted: Callable[[list[str]], list[str]] = lis
 
 def listed(run: Run, name: str) -> Row:
     """Return a run in a row: how many tags of each kind it has, its steps, and what is missing."""
-    kinds = {kind: len(tags) for kind, tags in run.tags().items()} | {"profile": len(run.traces)}
+    counts = run.contents.counts()
+    kinds = {kind: counts[kind] for kind in KINDS} | {"profile": len(run.traces)}
     row: Row = {
         "run": name,
         "path": run.path,
         "ranks": run.ranks,
+        "state": run.state,
         "tags": {kind: count for kind, count in kinds.items() if count},
     }
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
     row["superseded_points"] = run.contents.superseded()
+    nonfinite = run.nonfinite().values()
+    row["nonfinite_points"] = sum(found.points for found in nonfinite)
+    row["first_nonfinite_step"] = min((found.first_step for found in nonfinite), default=None)
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
+
+
+def ending(state: str) -> str:
+    """Return the state of a run where somebody should know of it: it is at work, or ended before its time."""
+    return state if state in (RUNNING, FAILED, KILLED) else ""
 
 
 def losses(run: Run) -> str:
@@ -94,7 +106,9 @@ def damaged(damage: Damage) -> Row:
 def _file(path: str) -> Row:
     name = names.recognise(os.path.basename(path))
     device, host = (-1, "") if name is None else name.writer
-    return {"file": path, "bytes": os.path.getsize(path), "device": device, "host": host}
+    with OpenFile(path) as file:
+        size = file.size_bytes
+    return {"file": path, "bytes": size, "device": device, "host": host}
 
 
 def _summaries(run: Run, kind: str, tag: str) -> list[Row]:
@@ -135,6 +149,12 @@ def not_finite(row: Row) -> str:
     return f"{count} from step {row['first_nonfinite_step']}" if count else ""
 
 
+def listed_not_finite(row: Row) -> str:
+    """Return the same of a row of `listed`."""
+    count = row["nonfinite_points"]
+    return f"{count} NaN or infinite from step {row['first_nonfinite_step']}" if count else ""
+
+
 def series_of(run: Run, name: str, wanted: Callable[[list[str]], list[str]], superseded: bool) -> Row:
     """Return every point of the tags that are `wanted`, one series for each kind and tag.
 
@@ -167,6 +187,13 @@ def value(decoded: Any) -> Row:
     """What is said of one value: of a number itself, of anything larger its size and extremes."""
     describe: Callable[[Any], Row] = _DESCRIBE[type(decoded)]
     return describe(decoded)
+
+
+#: What `value` may say, of all kinds, and `error` of a value that is damaged.
+FACTS = (
+    "value", "width", "height", "channels", "mapping", "bytes", "dtype", "shape", "min", "max", "nan_count", "count",
+    "mean", "positive_infinity_count", "negative_infinity_count", "nodes", "text", "error",
+)  # fmt: skip
 
 
 def words(facts: Row) -> str:
@@ -223,9 +250,12 @@ _DESCRIBE: dict[type, Callable[[Any], Row]] = {
 
 
 def _extremes(array: NDArray[Any]) -> Row:
-    """The smallest and the largest element but NaN (None where there is none), and how many are NaN."""
+    """The smallest and the largest element but NaN (None where there is none), and how many are NaN.
+
+    Complex numbers have no order.
+    """
     is_nan = np.isnan(array)
-    numbers = array[~is_nan]
+    numbers = array[:0] if array.dtype.kind == "c" else array[~is_nan]
     low, high = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
     return {"min": low, "max": high, "nan_count": int(is_nan.sum())}
 

@@ -103,15 +103,11 @@ def _until_end(
     followed: _Followed, interval_s: float, show: Callable[[_Followed], None], wait: Callable[[float], None]
 ) -> int:
     """Show what there is, again and again; return the exit status once the runs end or Ctrl+C is pressed."""
-    is_told = False
     try:
         while True:
             followed.look()
             # Asked before reading, so that what the recorder wrote last is shown, too.
             is_over = followed.is_over()
-            if followed.awaited() and not is_told:
-                tell(followed.awaited())
-                is_told = True
             show(followed)
             if is_over:
                 return 0
@@ -147,18 +143,22 @@ class _Lines:
         self._kind = kind
         self._columns = columns
         self._wanted: TagFilter = chosen_tags(arguments)
-        self._is_first: set[str] = set()
+        self._begun: set[str] = set()
+        self._has_told = False
         if arguments.csv:
             forms.print_csv(columns, ())
             sys.stdout.flush()
 
     def put(self, followed: _Followed) -> None:
-        """Print what came since the last time."""
+        """Print what came since the last time; on stderr, once, that there is no run yet."""
+        if followed.awaited() and not self._has_told:
+            tell(followed.awaited())
+            self._has_told = True
         names = {os.path.realpath(run.path): run_name for run_name, run in followed.named()}
         for place, tail in followed.tails.items():
             points = self._chosen(tail.new())
-            if place not in self._is_first:
-                self._is_first.add(place)
+            if place not in self._begun:
+                self._begun.add(place)
                 points = _last(points, getattr(self._arguments, "last", None))
             for point in points:
                 self._print(names[place], tail.run, point)

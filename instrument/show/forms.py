@@ -63,9 +63,10 @@ def print_records(records: Iterable[Mapping[str, Any]], columns: Sequence[str] =
     print_csv(columns, ([row.get(column) for column in columns] for row in rows))
 
 
-def print_tables(tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
-    """Print rows of several sorts as one CSV, whose first column `table` names the sort."""
-    print_records([{"table": name, **row} for name, rows in tables.items() for row in rows] or [{"table": None}])
+def print_tables(tables: Mapping[str, Iterable[Mapping[str, Any]]], columns: Sequence[str] = ()) -> None:
+    """Print rows of several sorts as one CSV, whose first column `table` names the sort; `columns` as above."""
+    rows = [{"table": name, **row} for name, rows in tables.items() for row in rows]
+    print_records(rows, ["table", *columns] if columns or not rows else ())
 
 
 def flattened(row: Mapping[str, Any]) -> Row:

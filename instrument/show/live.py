@@ -17,7 +17,7 @@ from typing import IO, Any
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\r\n", "\x1b[K\x1b[J"
+_HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\n", "\x1b[K\x1b[J"
 
 
 class LiveDisplay:

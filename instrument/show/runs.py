@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from instrument.errors import InstrumentError, NoSuchRun
-from instrument.read.hints import no_event_file
+from instrument.read.hints import absent, no_event_file
 from instrument.read.run import Run, Runs, find_runs, read
 from instrument.show.describe import losses
 from instrument.show.terminal import tell as tell
@@ -95,7 +95,7 @@ def runs_at(path: str) -> Runs:
         NoSuchRun: there is none; the message says where was looked.
     """
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} does not exist; the directory of a run or of several, or an event file is expected")
+        raise NoSuchRun(f"{path} {absent(path)}; the directory of a run or of several, or an event file is expected")
     runs = find_runs(path) if os.path.isdir(path) else Runs([read(path)], [])
     if not runs:
         raise NoSuchRun(no_event_file(path))

@@ -46,7 +46,7 @@ def hexes(count: int) -> list[str]:
 
 def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
     """About `count` round numbers between `low` and `high`."""
-    if not high > low or not math.isfinite(high - low):
+    if not (high - low) / count > 0 or not math.isfinite(high - low):
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / count))
     step = next((factor * power for factor in (1, 2, 5) if (high - low) / (factor * power) <= count), 10 * power)

@@ -25,33 +25,45 @@ from instrument.analyse.layout import (
 )
 from instrument.show.terminal import screen
 
-#: How columns are laid out wherever they stand; the others stay as long as their place says.
+#: How columns are laid out wherever they stand; the others go by their place.
 _COLUMNS = {
     column.heading: column
     for column in (
         Column("TAG", 0),
-        Column("RUN", 0),
+        Column("RUN", 0, least=18),
         Column("FILE", 0),
-        Column("PATH", 0),
         Column("STEP", 0),
         Column("CHECK", 0, WHOLE),
-        Column("NOTES", 1, WRAP),
+        Column("KIND", 1, WHOLE),
+        Column("NOTES", 1, WRAP, 24),
         Column("REASON", 1, WRAP),
         Column("FOUND", 1, WRAP),
         Column("ERROR", 1, WRAP),
+        Column("TEXT", 1, WRAP),
         Column("VALUE", 1, WRAP),
         Column("LAST", 1),
-        Column("POINTS", 2),
-        Column("STEPS", 3),
-        Column("WRITER", 4),
-        Column("CURVE", 5, WHOLE),
-        Column("LAST TIME", 98),
-        Column("BYTES", 50),
-        Column("SUPERSEDED", 90),
-        Column("SECONDS", 90),
-        Column("MAPPING", 99),
+        Column("BEST", 1),
+        Column("CURVE", 2, WHOLE),
+        Column("NOT FINITE", 2, WHOLE),
+        Column("TAGS", 2, END, 18),
+        Column("DAMAGED PLACES", 2),
+        Column("SHAPE", 2, WHOLE),
+        Column("POINTS", 3),
+        Column("WRITER", 3, END, 9),
+        Column("STEPS", 4, WHOLE),
+        Column("RANKS", 5),
+        Column("DTYPE", 5, WHOLE),
+        Column("TIME", 7, WHOLE),
+        Column("LAST TIME", 8, WHOLE),
+        Column("SUPERSEDED", 8),
+        Column("SECONDS", 8),
+        Column("BEST IS", 8),
+        Column("MAPPING", 9),
     )
 }
+
+#: Columns whose texts are told apart by a colour, as they say what is wrong.
+_STYLES = {"NOT FINITE": RED, "NOTES": YELLOW, "ERROR": RED, "REASON": YELLOW}
 
 __all__ = [
     "BOLD", "DIM", "END", "GREEN", "MIDDLE", "RED", "WHOLE", "WRAP", "YELLOW", "Cell", "Column", "Styled", "columns",
@@ -68,8 +80,15 @@ def table(header: Sequence[str | Column], rows: Sequence[Sequence[Cell]], indent
     there = screen()
     if there.width is not None:
         there = there._replace(width=there.width - len(indent))
+    if there.has_style:
+        styles = [_STYLES.get(head.heading if isinstance(head, Column) else head) for head in header]
+        rows = [[_styled(cell, style) for cell, style in zip(row, styles, strict=True)] for row in rows]
     text = layout.table(header, rows, there)
     return "\n".join(indent + line for line in text.splitlines()) if indent else text
+
+
+def _styled(cell: Cell, style: str | None) -> Cell:
+    return Styled(cell, style) if style and isinstance(cell, str) else cell
 
 
 def prose(text: str, indent: str = "") -> str:

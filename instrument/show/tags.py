@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from instrument.read.frames import matches
 from instrument.read.hints import nearest
 from instrument.read.points import quoted
 from instrument.read.run import Run
@@ -27,10 +27,10 @@ class TagFilter:
 
     def __call__(self, tags: Iterable[str]) -> list[str]:
         """Return those of the tags that match, in their order."""
-        return [tag for tag in tags if self._is_included(tag) and not any(_matches(tag, one) for one in self.exclude)]
+        return [tag for tag in tags if self._is_included(tag) and not any(matches(tag, one) for one in self.exclude)]
 
     def _is_included(self, tag: str) -> bool:
-        return not self.include or any(_matches(tag, pattern) for pattern in self.include)
+        return not self.include or any(matches(tag, pattern) for pattern in self.include)
 
     @property
     def takes_all(self) -> bool:
@@ -51,10 +51,6 @@ class TagFilter:
 
 #: No pattern at all.
 ALL_TAGS = TagFilter()
-
-
-def _matches(tag: str, pattern: str) -> bool:
-    return tag == pattern or fnmatch.fnmatchcase(tag, pattern)
 
 
 def add_tag_options(parser: argparse.ArgumentParser, what: str = "only tags that match, as in 'eval/*'") -> None:

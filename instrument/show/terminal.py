@@ -4,12 +4,40 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import IO, Any
 
-from instrument.analyse.layout import UNLIMITED, Screen, escape, prose
+from instrument.analyse.layout import UNLIMITED, Screen, escape, paint, prose
 
+#: How lines on stderr begin.
+_NAME = "instrument:"
 #: Where the terminal does not know its width, and the least that texts are laid out for.
 _DEFAULT, _LEAST = 80, 20
+
+
+class Lines:
+    """A lock for lines on stderr, where a line of progress may be drawn that others have to remove first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.is_drawn = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def clear(self, stream: IO[str]) -> None:
+        """Remove the line of progress, if one is drawn."""
+        with self:
+            if self.is_drawn:
+                stream.write("\r\x1b[K")
+                stream.flush()
+                self.is_drawn = False
+
+
+lines = Lines()
 
 
 def screen(stream: IO[Any] | None = None) -> Screen:
@@ -53,7 +81,10 @@ def _has_style(stream: IO[Any] | None) -> bool:
     return is_terminal(stream) and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def tell(note: str) -> None:
-    """Print a sentence on stderr, in lines that fit where it is a terminal."""
+def tell(note: str, style: str = "") -> None:
+    """Print a sentence on stderr, in lines that fit where it is a terminal; `style` is that of the program's name."""
     if sys.stderr is not None:
-        print(prose(f"instrument: {escape(note)}", screen(sys.stderr), "  "), file=sys.stderr)
+        lines.clear(sys.stderr)
+        there = screen(sys.stderr)
+        text = prose(f"{_NAME} {escape(note)}", there, "  ")
+        print(paint(_NAME, style, there) + text.removeprefix(_NAME), file=sys.stderr)

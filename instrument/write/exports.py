@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from instrument.descriptors import opener
 from instrument.events import Event
-from instrument.write.commit import Notice, Report
+from instrument.ringfile.commit import Notice, Report
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +42,7 @@ def _save(path: str, array: NDArray[np.generic]) -> None:
 
     partial = path + ".part"
     try:
-        with open(partial, "wb") as file:
+        with open(partial, "wb", opener=opener) as file:
             np.save(file, array, allow_pickle=False)
         os.replace(partial, path)
     except BaseException:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from instrument import forks
-from instrument.events import Event, Item
-from instrument.write import commit
-from instrument.write.ahead import Ticket
-from instrument.write.commit import Notice, State
+from instrument.events import Event
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Notice
+from instrument.ringfile.control import State
+from instrument.ringfile.record import Staged
+from instrument.write.diagnostics import Diagnostics, Missing
 from instrument.write.exports import export_tensors
-from instrument.write.limits import full_files, is_summary_full
-from instrument.write.message import Staged
-from instrument.write.notices import Missing, Notices
+from instrument.write.limits import full_files, may_have_gap
 from instrument.write.sink import Files, Stats
+from instrument.write.state_file import StateFile
 from instrument.write.tag_names import TagNames
 
 if TYPE_CHECKING:
@@ -29,17 +29,18 @@ class FileSink:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._notices = Notices()
+        self._diagnostics = Diagnostics()
         self._layout = files.layout
-        self._tags = TagNames(self._notices)
-        self._committer = commit.Committer(files.target.max_file_bytes, self._notices.add, files.layout)
+        self._tags = TagNames(self._diagnostics)
+        self._committer = commit.Committer(files.target.max_file_bytes, self._diagnostics.add, files.layout)
         self._state = State(summary_bytes=self._files.summary_bytes)
+        self._state_file = StateFile(files, self._state)
         self._lock = threading.RLock()
         self._closed = False
         self._is_writing = False
         self._dropped = 0
         self._lost = 0
-        self._missing = Missing(self._notices, files.summary_path)
+        self._missing = Missing(self._diagnostics, files.summary_path)
         forks.tell(self)
 
     @property
@@ -51,16 +52,10 @@ class FileSink:
         state = self._state
         return Stats(
             state.events, sum(state.lengths), 0, 0.0, self._dropped + state.refused,
-            self._lost + state.lost, self._notices.errors,
+            self._lost + state.lost, self._diagnostics.errors,
         )  # fmt: skip
 
     def stage(self, array: NDArray[np.generic]) -> Staged | None:
-        return None
-
-    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
-        return None
-
-    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
         return None
 
     def write(self, event: Event, says: bool = True) -> bool:
@@ -69,7 +64,7 @@ class FileSink:
                 return False
             if self._is_writing:
                 reason = "it was recorded by a signal handler inside another record()"
-                self._notices.add(Notice("lost", event.step, self.path, reason))
+                self._diagnostics.add(Notice("lost", event.step, self.path, reason))
                 self._lost += 1
                 return False
             self._is_writing = True
@@ -79,50 +74,61 @@ class FileSink:
                 self._is_writing = False
                 self._end_if_closed()
         if says:
-            self._notices.say()
+            self._diagnostics.emit()
         return taken
 
     def say(self) -> None:
-        self._notices.say()
+        self._diagnostics.emit()
 
     def _write(self, event: Event) -> bool:
         before = self._state
         if full_files(before, event, self._layout)[1]:
             self._dropped += 1
+            self._miss(event)
             return False
-        says_missing = self._missing.is_any and not is_summary_full(before)
+        says_missing = self._missing.is_any
+        if says_missing and self._files.target.max_file_bytes is not None:
+            says_missing = may_have_gap(before, event, self._layout)
         try:
             paths = (self._files.summary_path, *self._files.further(event))
         except OSError as error:
             return self._lose(event.step, self._files.target.directory, error)
         if self._files.export_directory:
-            export_tensors(event, self._files.export_directory, self._notices.add)
+            export_tensors(event, self._files.export_directory, self._diagnostics.add)
         if self._layout.has_tensorboard:
             event = self._tags.named(event)
         whole = self._missing.before(event) if says_missing else event
-        job = commit.encode(before.sequence + 1, whole, paths, self._notices.add, self._layout)
+        job = commit.encode(before.sequence + 1, whole, paths, self._diagnostics.add, self._layout)
         try:
             self._state = after = self._committer.apply(before, [job])
+            self._state_file.store(after)
         except OSError as error:
             return self._lose(event.step, self.path, error)
         except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
             self._committer.close()
             raise
-        if says_missing:
-            self._missing.said(in_file=not is_summary_full(after))
+        is_in_first = after.summary_bytes != before.summary_bytes
+        if says_missing and is_in_first:
+            self._missing.reported()
+        if after.refused != before.refused and not is_in_first:
+            self._miss(event)
         return (after.lost, after.refused) == (before.lost, before.refused)
+
+    def _miss(self, event: Event) -> None:
+        """Have the file say that an event is missing for which it has no room."""
+        self._missing.add(event.step, commit.limit_reason(self._files.target.max_file_bytes or 0))
 
     def _lose(self, step: int, path: str, error: OSError) -> bool:
         reason = os.strerror(error.errno or 0)
-        self._notices.add(Notice("lost", step, path, reason))
+        self._diagnostics.add(Notice("lost", step, path, reason))
         self._missing.add(step, reason)
         self._lost += 1
         return False
 
     def flush(self, sync: bool = False) -> None:
         if sync and not self._closed:
-            self._files.sync(self._notices.add)
-            self._notices.say()
+            self._files.sync(self._diagnostics.add)
+            self._diagnostics.emit()
 
     def close(self) -> None:
         with self._lock:
@@ -130,7 +136,7 @@ class FileSink:
                 self._closed = True
                 if not self._is_writing:
                     self._end()
-        self._notices.say()
+        self._diagnostics.emit()
 
     def _end_if_closed(self) -> None:
         """Do what `close` could not, called by a signal handler inside a `write`."""
@@ -141,24 +147,27 @@ class FileSink:
         if self._missing.is_any:
             self._say_what_is_missing()
         self._committer.close()
+        self._state_file.close()
         forks.forget(self)
 
     def _say_what_is_missing(self) -> None:
         """The last chance for it: no event comes that could."""
         before = self._state
         paths = (self._files.summary_path,)
-        job = commit.encode(before.sequence + 1, self._missing.event, paths, self._notices.add, self._layout)
+        job = commit.encode(before.sequence + 1, self._missing.event, paths, self._diagnostics.add, self._layout)
         try:
             self._state = self._committer.apply(before, [job])
+            self._state_file.store(self._state)
         except OSError:
             pass  # the disk is still full
-        self._missing.said(in_file=self._state.summary_bytes != before.summary_bytes)
+        self._missing.reported(in_file=self._state.summary_bytes != before.summary_bytes)
 
     def abandon(self) -> None:
         self._lock = threading.RLock()  # whoever held it in the parent does not exist here
         self._closed = True
-        self._notices = Notices()
-        self._missing = Missing(self._notices, self.path)
+        self._state_file.abandon()
+        self._diagnostics = Diagnostics()
+        self._missing = Missing(self._diagnostics, self.path)
 
     def take_error(self) -> Notice | None:
-        return self._notices.take_first()
+        return self._diagnostics.take_first()

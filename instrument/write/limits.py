@@ -6,9 +6,10 @@ import sys
 from typing import Any
 
 from instrument.codec import event as event_codec
+from instrument.codec.dialects import MINDSPORE, Layout
 from instrument.events import LINEAGE_KINDS, Event, Item
-from instrument.write.commit import SUMMARY, State
-from instrument.write.layout import MINDSPORE, Layout
+from instrument.ringfile.commit import SUMMARY
+from instrument.ringfile.control import State
 
 
 def upper_bound_bytes(event: Event, layout: Layout = MINDSPORE) -> int:
@@ -51,9 +52,12 @@ def is_too_large(item: Item) -> bool:
     return item_bound_bytes(item) > event_codec.MAX_PAYLOAD_BYTES
 
 
-def is_summary_full(state: State) -> bool:
-    """Whether nothing more goes into the first file."""
-    return bool(state.full & 1 << SUMMARY)
+def may_have_gap(state: State, event: Event, layout: Layout) -> bool:
+    """Return True if an event can say what is missing before it: it goes into the first file, which is not full.
+
+    A file that is full has room for one gap more, which is written at the end.
+    """
+    return not state.full & 1 << SUMMARY and SUMMARY in layout.needed(event)
 
 
 def full_files(state: State, event: Event, layout: Layout = MINDSPORE) -> tuple[bool, bool]:

@@ -1,4 +1,4 @@
-"""Shared memory that a trainer and its workers map: a page of control words, then the data of each ring.
+"""Map the memory of a ring: its control words once, its data twice in a row.
 
 The data of a ring is mapped twice, the second time right behind the first: what runs over its end is contiguous all
 the same, so that no record is ever cut or padded.
@@ -25,12 +25,27 @@ def map_twice(fd: int, offset: int, size_bytes: int) -> memoryview:
     Raises:
         OSError: it cannot be mapped.
     """
-    # This mapping only reserves the addresses, and gives them back when nobody uses them any more.
-    place = mmap.mmap(-1, 2 * size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    place = _reserve(2 * size_bytes)
     address = _address(place)
     for half in (address, address + size_bytes):
         _map_over(half, size_bytes, fd, offset)
     return memoryview(place)
+
+
+def map_once(fd: int, offset: int, size_bytes: int) -> memoryview:
+    """Map `size_bytes` of a file from `offset`, a whole number of pages; return as many pages as that needs.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+    place = _reserve(round_up(size_bytes))
+    _map_over(_address(place), round_up(size_bytes), fd, offset)
+    return memoryview(place)
+
+
+def _reserve(size_bytes: int) -> mmap.mmap:
+    """Return a mapping that only reserves addresses, and gives them back when nobody uses them any more."""
+    return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _map_over(address: int, size_bytes: int, fd: int, offset: int) -> None:

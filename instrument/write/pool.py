@@ -1,8 +1,10 @@
-"""The pool: events go into shared-memory rings, worker processes encode them and write in order.
+"""The sink with workers: events go into shared-memory rings, worker processes encode them and write in order.
 
-- `write` puts an event into the ring of one worker and rings its bell: no waiting, no encoding, no file (`feed.py`).
-- Workers outlive this process until they have written what it published, and are replaced when they die (`crew.py`).
-  A thread that sleeps on their sockets notices it, and so does whoever waits for them.
+- `write` puts an event into the ring of one worker and rings its bell: no waiting, no encoding, no file
+  (`producer.py`). What is larger than a ring is written by this process.
+- Workers outlive this process until they have written what it published, and are replaced when they die
+  (`supervisor.py`). A thread that sleeps on their sockets notices it, and so does whoever waits for them. Where no
+  worker can be had any more, this process reads the rings and writes the files itself.
 - While the disk takes nothing, events stay in the rings; when these are full, `write` answers False at once, and the
   first event that finds room again says in the file how many are missing.
 - A signal handler may call anything here, also in the middle of a `write`: what it records then is refused. What the
@@ -11,28 +13,32 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import select
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from instrument import forks
-from instrument.events import Event, Item
-from instrument.write import watch
-from instrument.write.ahead import Ticket
-from instrument.write.commit import Notice
-from instrument.write.crew import Crew
-from instrument.write.feed import Feed, GaveUp
+from instrument import forks, processes
+from instrument.events import Event
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Job, Notice
+from instrument.ringfile.control import MAX_WORKERS
+from instrument.ringfile.record import Staged
+from instrument.write import monitor
+from instrument.write.consumer import Consumer
+from instrument.write.diagnostics import RING_FULL, Diagnostics, Missing, log
+from instrument.write.exports import export_tensors
 from instrument.write.file_sink import FileSink
-from instrument.write.limits import full_files, is_summary_full, upper_bound_bytes
+from instrument.write.limits import full_files, may_have_gap, upper_bound_bytes
 from instrument.write.memory import round_up
-from instrument.write.message import Staged
-from instrument.write.notices import Missing, Notices, log
-from instrument.write.shared import MAX_WORKERS
+from instrument.write.producer import Producer, WorkerUnavailable
+from instrument.write.recovery import recover_directory
 from instrument.write.sink import Files, Sink, Stats, Target
-from instrument.write.spawn import check_system
+from instrument.write.supervisor import Supervisor
 from instrument.write.tag_names import TagNames
 
 if TYPE_CHECKING:
@@ -44,17 +50,44 @@ _Part = TypeVar("_Part")
 DEFAULT_RING_BYTES = 24 << 20
 
 _LEAST_RING_BYTES = 64 << 10
-#: So long does `flush` or `close` wait for a disk that takes nothing.
+#: More processes than this never help: one encodes a gigabyte a second.
+_DEFAULT_PROCESSES = 4
+#: How long `flush` or `close` waits for a disk that takes nothing.
 _FULL_DISK_PATIENCE_SECONDS = 3.0
 _EXIT_SECONDS = 10.0
+#: Training that was held up for so long in all is told so.
+_REPORTED_STALL_SECONDS = 1.0
+#: Between two attempts of this process to write what a disk did not take.
+_RETRY_SECONDS = 0.2
+
+
+def default_processes() -> int:
+    """Return half of the cores that this process may use, at least one and at most four."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(cores // 2, 1), _DEFAULT_PROCESSES)
+
+
+def check_system() -> None:
+    """Raise `OSError` where there is no way to start workers or to share memory with them."""
+    for module, name in ((os, "memfd_create"), (os, "eventfd"), (select, "epoll")):
+        if not hasattr(module, name):
+            raise OSError(errno.ENOSYS, f"this system has no {name}")
 
 
 def open_sink(target: Target, workers: int, ring_bytes: int = DEFAULT_RING_BYTES, drop_when_full: bool = False) -> Sink:
-    """The sink for a target: a pool of `workers`, or one in this process for 0 and where no worker can be started.
+    """Return the sink for a target: with `workers`, or one that writes in this process for 0 and where none can start.
 
     Raises:
         OSError: the target's directory cannot be made or written.
+        RuntimeError: this program was started as an interpreter for a worker, and is none.
     """
+    if processes.was_started_by_us():
+        raise RuntimeError(
+            f"this program was started as a Python interpreter by process {os.environ[processes.MARK]}, which records, "
+            "and is another program. It records nothing. Give programs that are no interpreters names that do not "
+            f'begin with "python", or remove {processes.MARK} from the environment if it was set by mistake.'
+        )
+    recover_directory(target.directory)
     files = Files(target)
     if workers == 0:
         return FileSink(files)
@@ -79,27 +112,37 @@ class PoolSink:
     ) -> None:
         count = min(workers, MAX_WORKERS)
         self._files = files
-        self._notices = Notices()
-        self._missing = Missing(self._notices, files.summary_path)
-        self._tags = TagNames(self._notices) if files.layout.has_tensorboard else None
+        self._diagnostics = Diagnostics()
+        self._missing = Missing(self._diagnostics, files.summary_path)
+        self._tags = TagNames(self._diagnostics) if files.layout.has_tensorboard else None
         self._max_file_bytes = files.target.max_file_bytes
         self._bound_bytes = files.summary_bytes
+        limit = self._max_file_bytes
+        self._reserve_bytes = 0 if limit is None else commit.gap_bytes(limit, files.layout)
         self._lock = threading.RLock()
         self._is_writing = False
         self._depth = 0
         self._step = 0
         self._dropped = 0
         self._lost = 0
-        self._why_left = ""
+        self._reason_left = self._ring_path = ""
+        self._has_reported_stall = self._has_reported_takeover = False
         ring_bytes = round_up(max(ring_bytes // count, _LEAST_RING_BYTES))
-        crew = Crew(files, self._notices, count, ring_bytes)
-        self._feed = Feed(crew, ring_bytes, drop_when_full)
+        supervisor = Supervisor(files, self._diagnostics, count, ring_bytes)
+        self._producer = Producer(supervisor, ring_bytes, drop_when_full, self._make_consumer, self._diagnostics.add)
         try:
-            self._watcher = watch.start(self, crew.watched, crew.watched_end)
+            self._monitor = monitor.start(self, supervisor.readable, supervisor.monitor_end)
         except BaseException:
-            crew.disband()
+            supervisor.disband()
             raise
+        files.on_made = self._producer.pool.set_name
         forks.tell(self)
+
+    def _make_consumer(self) -> Consumer:
+        """Return what this process writes with where a worker does not."""
+        files = self._files
+        left_out = self._producer.supervisor.poison.left_out(1)  # what has ended a worker could end the training
+        return Consumer(self._producer.pool, files.target.directory, left_out, self._diagnostics.add)
 
     @property
     def path(self) -> str:
@@ -108,21 +151,22 @@ class PoolSink:
     @property
     def stats(self) -> Stats:
         with self._lock:
-            feed, state = self._feed, self._feed.state
+            producer, state = self._producer, self._producer.state
             return Stats(
-                state.events, sum(state.lengths), feed.last_sequence - state.sequence,
-                feed.stalled_seconds, self._dropped + state.refused, self._lost + state.lost, self._notices.errors,
+                state.events, sum(state.lengths), max(producer.last_sequence - state.sequence, 0),
+                producer.stalled_seconds, self._dropped + state.refused, self._lost + state.lost,
+                self._diagnostics.errors,
             )  # fmt: skip
 
     def take_error(self) -> Notice | None:
-        return self._notices.take_first()
+        return self._diagnostics.take_first()
 
     # ------------------------------------------------------------------ one event
 
     def write(self, event: Event, says: bool = True) -> bool:
-        feed = self._feed
+        producer = self._producer
         with self._lock:
-            if feed.is_over:
+            if producer.is_over:
                 return False
             if self._is_writing:
                 self._lost += 1  # the outer write is in the middle of saying what is missing
@@ -130,105 +174,90 @@ class PoolSink:
             self._is_writing = True
             try:
                 taken = self._write(event)
-            except GaveUp:
-                taken = not feed.is_over and self._lose(event, "no worker can be started")
+            except WorkerUnavailable:
+                taken = not producer.is_over and self._lose(event, "no worker takes it")
             finally:
                 try:
-                    if feed.staged:
-                        feed.forget_staged()
+                    if producer.staged:
+                        producer.forget_staged()
                 finally:
                     self._is_writing = False
-                    if self._feed.is_over:
+                    if self._producer.is_over:
                         self._release()
-        if says and self._notices.unsaid:
-            self._notices.say()
+        if says and self._diagnostics.waiting:
+            self._diagnostics.emit()
         return taken
 
     def say(self) -> None:
-        self._notices.say()
+        self._diagnostics.emit()
 
     def stage(self, array: NDArray[np.generic]) -> Staged | None:
-        return self._prepare(self._feed.stage, array) if array.size else None
-
-    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
-        target = self._files.target
-        has_rules = target.max_file_bytes is not None or target.export_tensors or self._tags is not None
-        return None if has_rules else self._prepare(self._send_ahead, item, make_way)
+        return self._prepare(self._producer.stage, array) if array.size else None
 
     def _prepare(self, get: Callable[..., _Part | None], *arguments: Any) -> _Part | None:
-        """What a function makes of a part of the next event; None where it cannot, which the write will say."""
-        feed = self._feed
+        """Return what a function makes of a part of the next event; None where it cannot, which the write will say."""
+        producer = self._producer
         with self._lock:
-            if feed.is_over or self._is_writing:
+            if producer.is_over or self._is_writing:
                 return None
             self._is_writing = True
             try:
                 return get(*arguments)
-            except GaveUp:
+            except WorkerUnavailable:
                 return None
             finally:
                 self._is_writing = False
-                if self._feed.is_over:
+                if self._producer.is_over:
                     self._release()
 
-    def _send_ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
-        feed = self._feed
-        array: Any = item.payload
-        if self._missing.is_any or array.nbytes <= feed.largest_record_bytes:
-            return None
-        make_way()
-        feed.forget_staged()
-        written = feed.send_ahead(Event(0, 0.0, [item]))
-        return Ticket(written.ticket, array.dtype, array.shape) if written is not None else None
-
-    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
-        with self._lock:
-            if self._feed.is_over or (written := self._feed.pool.ahead).ticket != ticket.number:
-                return None
-            return ticket.read(self.path, written.values_at, bool(written.has_singles))
-
     def _write(self, event: Event) -> bool:
-        feed, limit = self._feed, self._max_file_bytes
-        self._step = event.step
-        if limit is not None and not self._may_fit(event):
+        limit, self._step = self._max_file_bytes, event.step
+        if limit is not None:
+            return self._write_within(limit, event)
+        if not self._missing.is_any:
+            return self._send(event)
+        if not self._send(self._missing.before(event)):
             return False
-        if not self._missing.is_any or is_summary_full(feed.state):
-            return self._send(event) and (limit is None or self._fits(event)) and not feed.is_over
-        whole = self._missing.before(event)
-        if not self._send(whole):
-            return False
-        fits = limit is None or self._fits(event, whole)
-        self._missing.said(in_file=not is_summary_full(feed.state))
-        return fits and not feed.is_over
+        self._missing.reported()
+        return True
 
     def _send(self, event: Event) -> bool:
         """Give an event to a worker; False where it was not taken, which has been counted and said."""
-        feed = self._feed
+        producer = self._producer
         try:
             paths = self._files.further(event) if event.items or self._tags else ()
             if self._tags is not None:
                 event = self._tags.named(event)
-            if feed.last_ticket:
-                event = _told_apart(event)
-            packed = feed.pack(event, paths)
+            packed = producer.pack(event)
         except OSError as error:
             return self._lose(event, os.strerror(error.errno or 0))
         except Exception as error:  # noqa: BLE001  one event's fault must not stop training, here as in a worker
             return self._lose(event, f"it cannot be encoded: {error!r:.500}")
-        if packed[1] > feed.largest_record_bytes:
-            return self._stream(event, paths)
-        return feed.publish(packed) or self._drop(feed.met_full_disk)
+        if packed[1] > producer.largest_record_bytes:
+            return self._write_directly(event, paths)
+        if not producer.publish(packed):
+            return not producer.is_over and self._drop()
+        if producer.stalled_seconds > _REPORTED_STALL_SECONDS and producer.drain is None:
+            self._report_stall()
+        return not producer.is_over
 
-    def _stream(self, event: Event, paths: tuple[str, ...]) -> bool:
-        states = self._feed.stream(event, paths)
+    def _write_directly(self, event: Event, paths: tuple[str, ...]) -> bool:
+        """Write an event that is larger than the ring."""
+        layout, report = self._files.layout, self._diagnostics.add
+
+        def encode(sequence: int, event: Event) -> Job:
+            if self._files.export_directory:
+                export_tensors(event, self._files.export_directory, report)
+            return commit.encode(sequence, event, (self.path, *paths), report, layout)
+
+        try:
+            states = self._producer.write_directly(event, encode)
+        except OSError as error:
+            return self._lose(event, os.strerror(error.errno or 0))
         if states is None:
-            return self._drop(self._feed.met_full_disk)
+            return self._drop()
         before, after = states
-        if after.lost == before.lost:
-            return True
-        if after.summary_bytes == before.summary_bytes:  # where it could not be encoded the file says so already
-            self._missing.add(event.step, "it could not be written")
-        return False
+        return after.lost == before.lost
 
     def _lose(self, event: Event, reason: str) -> bool:
         self._lost += 1
@@ -236,45 +265,78 @@ class PoolSink:
         return self._refuse(event, reason)
 
     def _refuse(self, event: Event, reason: str) -> bool:
-        self._notices.add(Notice("lost", event.step, self.path, reason))
+        self._diagnostics.add(Notice("lost", event.step, self.path, reason))
         return False
 
-    def _drop(self, is_disk_full: bool) -> bool:
+    def _drop(self) -> bool:
         """There is no room: False."""
         self._dropped += 1
-        if is_disk_full:
+        if self._producer.met_full_disk:
             self._missing.add(self._step, "the disk took nothing")
+        else:
+            self._missing.add(self._step, RING_FULL)
+            self._report_stall()
         return False
+
+    def _report_stall(self) -> None:
+        """Log once that events come faster than they are written."""
+        if not self._has_reported_stall:
+            self._has_reported_stall = True
+            text = (
+                '%s is written more slowly than it is recorded: at step %d record() waits for room (on_full="block"). '
+                "Record less often, or give a larger queue_bytes."
+            )
+            if self._producer.drops_when_full:
+                text = (
+                    "%s is written more slowly than it is recorded: from step %d on, events for which there is no room "
+                    'are dropped (on_full="drop"); record.stats.dropped counts them, and the file says where they are '
+                    "missing. Record less often, or give a larger queue_bytes."
+                )
+            self._diagnostics.note(logging.WARNING, text, self.path, self._step)
 
     # ------------------------------------------------------------------ the size limit
 
-    def _may_fit(self, event: Event) -> bool:
-        """Whether an event is worth sending: not all of its files are full, nor is it unknown how full they are."""
-        assert self._max_file_bytes is not None
-        if full_files(self._feed.state, event, self._files.layout)[1]:
-            self._dropped += 1
-            return False
-        return self._bound_bytes <= self._max_file_bytes or self._measure() or self._drop(is_disk_full=True)
+    def _may_have_gap(self, event: Event) -> bool:
+        return self._missing.is_any and may_have_gap(self._producer.state, event, self._files.layout)
 
-    def _fits(self, event: Event, whole: Event | None = None) -> bool:
-        """Whether an event that was sent is in the file. Near the limit only the encoded size tells, so it is waited
-        for; where the disk takes nothing meanwhile, or no worker can be started, it may still be refused.
-
-        `whole` is the event with what it says is missing.
+    def _write_within(self, limit: int, event: Event) -> bool:
+        """Write an event to files with a size limit. Near it only the encoded size tells whether the event is in the
+        file, so it is waited for; where the disk takes nothing meanwhile, or no worker writes, it may still be refused.
         """
-        assert self._max_file_bytes is not None
-        self._bound_bytes += upper_bound_bytes(whole or event, self._files.layout)
-        if self._bound_bytes <= self._max_file_bytes:
+        producer, reason = self._producer, commit.limit_reason(limit)
+        if full_files(producer.state, event, self._files.layout)[1]:
+            self._dropped += 1
+            self._missing.add(event.step, reason)
+            return False
+        whole = self._missing.before(event) if self._may_have_gap(event) else event
+        bound_bytes = upper_bound_bytes(whole, self._files.layout) + self._reserve_bytes
+        is_near = self._bound_bytes + bound_bytes > limit
+        if is_near and not self._measure():
+            return self._drop()
+        is_near = self._bound_bytes + bound_bytes > limit
+        before = producer.state
+        if not self._send(whole):
+            return False
+        self._bound_bytes += bound_bytes - self._reserve_bytes
+        if is_near:
+            with suppress(WorkerUnavailable):
+                self._measure()
+        after = producer.state
+        is_in_first = not is_near or after.summary_bytes != before.summary_bytes
+        if whole is not event and is_in_first:
+            self._missing.reported()
+        if not is_near or after.refused == before.refused:
             return True
-        with suppress(GaveUp):
-            self._measure()
-        return not full_files(self._feed.state, event, self._files.layout)[0]
+        if not is_in_first:
+            self._missing.add(event.step, reason)
+        return False
 
     def _measure(self) -> bool:
         """Wait for what was sent, and learn how large the files are; False where the disk takes nothing."""
-        if not self._feed.wait_until_settled():
+        if not self._producer.wait_until_settled():
+            self._producer.met_full_disk = True
             return False
-        state = self._feed.state
+        state = self._producer.state
         self._bound_bytes = max(state.lengths)
         return True
 
@@ -282,108 +344,124 @@ class PoolSink:
 
     @contextmanager
     def _inside(self) -> Iterator[bool]:
-        """Hold the lock; whether this is the outermost call, and none of a signal handler in the middle of another."""
+        """Hold the lock; True in the outermost call, if that is none of a signal handler in the middle of another."""
         with self._lock:
             self._depth += 1
             try:
                 yield self._depth == 1 and not self._is_writing
             finally:
                 self._depth -= 1
-                if self._feed.is_over:
+                if self._producer.is_over:
                     self._release()
 
     def _release(self) -> None:
         """Give everything back and say what was left, unless an outer call is still in the middle of something."""
         if self._depth or self._is_writing:
             return
-        left = self._feed.release()
-        if left:
+        left = self._producer.release()
+        if left and self._ring_path:
+            reason = f"{left} events could not be written until the end: {self._reason_left}"
+            self._diagnostics.add(Notice("kept", self._step, self._ring_path, reason))
+        elif left:
             self._lost += left
-            reason = f"{left} events could not be written until the end: {self._why_left}"
-            self._notices.add(Notice("lost", self._step, self.path, reason))
-        self._missing.said(in_file=False)
+            reason = f"{left} events could not be written until the end: {self._reason_left}"
+            self._diagnostics.add(Notice("lost", self._step, self.path, reason))
+        self._missing.reported(in_file=False)
 
     def flush(self, sync: bool = False) -> None:
         with self._inside():
-            if self._feed.is_over:
+            if self._producer.is_over:
                 return
             self._settle()
             if sync:
-                self._files.sync(self._notices.add)
-        self._notices.say()
+                self._files.sync(self._diagnostics.add)
+        self._diagnostics.emit()
 
     def _settle(self, is_end: bool = False) -> None:
-        feed = self._feed
+        producer = self._producer
         try:
-            if not feed.wait_until_settled(_FULL_DISK_PATIENCE_SECONDS):
+            if not producer.wait_until_settled(_FULL_DISK_PATIENCE_SECONDS):
                 if is_end:
-                    feed.give_up(_EXIT_SECONDS)
+                    producer.give_up(_EXIT_SECONDS)
                 else:
-                    feed.service()  # the reason is said before what follows from it
+                    producer.service()  # the reason is said before what follows from it
                     text = "%d events wait in memory until %s can be written again."
-                    self._notices.note(logging.ERROR, text, self.stats.pending, self.path)
-            feed.service()
-        except GaveUp:
-            if not (feed.is_over or is_end):
-                reason = f"no worker can be started, and {self.stats.pending} events wait for one"
-                self._notices.add(Notice("lost", self._step, self.path, reason))
+                    self._diagnostics.note(logging.ERROR, text, self.stats.pending, self.path)
+            producer.service()
+        except WorkerUnavailable:
+            if not (producer.is_over or is_end or self._is_inside_drain):
+                reason = f"no worker writes, and {self.stats.pending} events wait for one"
+                self._diagnostics.add(Notice("lost", self._step, self.path, reason))
+        self._report_takeover()
+
+    @property
+    def _is_inside_drain(self) -> bool:
+        """True in a signal handler that comes while this process empties the rings."""
+        return self._producer.drain is not None and self._producer.drain.is_busy
+
+    def _report_takeover(self) -> None:
+        if self._producer.drain is not None and not self._has_reported_takeover:
+            self._has_reported_takeover = True
+            text = (
+                "No worker process writes %s any more (%s): the training process has written what they left, and goes "
+                "on writing it. Nothing is lost; recording costs the training thread more."
+            )
+            self._diagnostics.note(logging.WARNING, text, self.path, self._producer.supervisor.exhausted)
 
     def close(self) -> None:
-        feed = self._feed
+        producer = self._producer
         with self._inside() as is_outermost:
-            if feed.is_over:
+            if producer.is_over:
                 return
             try:
                 self._settle(is_end=True)
-                if is_outermost and self._missing.is_any and feed.is_settled:
-                    self._say_what_is_missing()
+                if is_outermost and self._missing.is_any and producer.is_settled:
+                    self._write_missing()
             finally:
-                if not feed.is_over:  # a signal handler may have done it meanwhile
+                if not producer.is_over:  # a signal handler may have done it meanwhile
                     self._end()
-        self._notices.say()
-        # The outer call holds the lock that the watching thread may want.
-        if is_outermost and threading.current_thread() is not self._watcher:
-            self._watcher.join(_EXIT_SECONDS)
+        self._diagnostics.emit()
+        # The outer call holds the lock that the monitor may want.
+        if is_outermost and threading.current_thread() is not self._monitor:
+            self._monitor.join(_EXIT_SECONDS)
 
-    def _say_what_is_missing(self) -> None:
-        """The last chance for it: no event comes that could. Nobody waits for the disk any more."""
-        feed = self._feed
-        feed.forget_staged()
-        size_bytes = feed.state.summary_bytes
-        with suppress(GaveUp):
-            if feed.publish(feed.pack(self._missing.event, ())):
-                feed.give_up(_EXIT_SECONDS)
-        feed.take_back()
-        self._missing.said(in_file=feed.state.summary_bytes != size_bytes)
+    def _write_missing(self) -> None:
+        """Write what is missing: no event comes that could have it. Nobody waits for the disk any more."""
+        producer = self._producer
+        producer.forget_staged()
+        size_bytes = producer.state.summary_bytes
+        with suppress(WorkerUnavailable):
+            if producer.publish(producer.pack(self._missing.event)):
+                producer.wait_until_settled()
+                producer.give_up(_EXIT_SECONDS)
+        producer.take_back()
+        self._missing.reported(in_file=producer.state.summary_bytes != size_bytes)
 
     def _end(self) -> None:
-        feed = self._feed
-        self._why_left = "no worker can be started" if feed.crew.is_hopeless else "there was no time"
-        if feed.end():  # a worker may have died in a large event that was given up
-            self._files.trim(feed.state)
+        producer = self._producer
+        reason = "the disk takes nothing" if producer.pool.is_stalled else "there was no time"
+        self._reason_left = producer.supervisor.exhausted or reason
+        self._ring_path = producer.supervisor.ring_path
+        if producer.end() and not self._is_writing:  # an outer call may be in the middle of a file
+            self._files.trim(producer.state)
         # Not before: a child that is forked meanwhile must be told, or it would wait for a lock that nobody gives back.
         forks.forget(self)
 
-    def watch_once(self) -> float | None:
+    def look_after(self) -> float | None:
         with self._lock:
-            if self._feed.is_over:
+            producer = self._producer
+            if producer.is_over:
                 return None
-            self._feed.crew.service()
-            seconds = self._feed.crew.next_look_seconds
-        self._notices.say()
+            producer.service()
+            seconds = producer.supervisor.next_look_seconds
+            if producer.drain is not None:
+                self._report_takeover()
+                seconds = None if producer.is_settled else _RETRY_SECONDS
+        self._diagnostics.emit()
         return -1 if seconds is None else seconds
 
     def abandon(self) -> None:
-        self._feed.abandon()
-        self._notices = Notices()
-        self._missing = Missing(self._notices, self.path)
+        self._producer.abandon()
+        self._diagnostics = Diagnostics()
+        self._missing = Missing(self._diagnostics, self.path)
         self._lock = threading.RLock()  # whoever held it in the parent does not exist here
-
-
-def _told_apart(event: Event) -> Event:
-    """The event without the tensor that was sent ahead of it, which its ticket stands for."""
-    for item in event.items:
-        payload: Any = item.payload
-        if isinstance(payload, Ticket):
-            return event._replace(items=[one for one in event.items if one is not item], ahead=payload.number)
-    return event

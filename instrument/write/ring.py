@@ -1,33 +1,42 @@
-"""A byte ring in shared memory with one producer and one consumer.
+"""A ring buffer in shared memory with one producer and one consumer.
 
-Head and tail are positions that only grow; each is written by one side with a single aligned 64-bit store, so the other
-side sees either the old or the new one. The data is mapped twice in a row (`memory.py`), so a record is contiguous
-wherever it begins. The producer fills the room behind the head first and publishes it with the store to the head;
-whatever it did before that never happened if it dies. `stage` uses that: parts of the next record are put where they
-will be read long before the rest of it is known.
+The problem: the training thread has to hand over each event in microseconds, of any size up to the ring's, to a process
+that may be killed at any moment; and what was handed over must survive all processes.
 
-A record larger than the ring travels in chunks: the first has START, all but the last have MORE, and the first of what
-is sent ahead of its event has AHEAD. The consumer releases chunks as it takes them, so one that starts anew drops
-chunks until the next START.
+The strategy: head and tail are positions that only grow. Each is written by one side with a single aligned 64-bit
+store, so the other side sees either the old or the new one. The data is mapped twice in a row (`memory.py`), so a
+record is contiguous wherever it begins. The producer fills the room behind the head first, header and checksum included
+(`ringfile/record.py`), and publishes it with the store to the head; whatever it did before that never happened if it
+dies. `stage` uses that: parts of the next record are put where they will be read long before the rest of it is known.
+
+The memory is a file, and the system writes each page to the disk that was changed since the last time. So a ring that
+is empty, whose head has come a page far, starts again at its beginning, behind a padding record. A slow training
+changes the same two pages again and again; one that fills the ring uses all of it.
+
+Rejected: offsets that wrap instead of positions (empty and full look alike, and a position cannot tell how often the
+ring went round), and cutting a record in two at the end (each copy would have two halves).
 """
 
 from __future__ import annotations
 
-import struct
+import mmap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-START, MORE, AHEAD = 1, 2, 4
+from instrument.eventfile.crc import crc32c
+from instrument.ringfile import record
+from instrument.ringfile.record import ALIGNMENT_BYTES, HEADER_BYTES, PAD, SEALED_BELOW_BYTES
 
-ALIGNMENT_BYTES = 64
-_RECORD = struct.Struct("=QQQQ")  # payload bytes, sequence number, flags, where in the payload its head begins
+#: An empty ring whose head has come so far starts again at its beginning.
+RESTART_BYTES = mmap.PAGESIZE
+#: What a record may have beside its first large part.
+_SPARE_BYTES = 64 << 10
 
 
 class Chunk(NamedTuple):
-    """One record, or one chunk of a large one; `end` is the position behind it."""
+    """One record; `end` is the position behind it."""
 
     sequence: int
-    flags: int
     payload: memoryview
     head_offset: int
     end: int
@@ -42,7 +51,7 @@ class Ring:
             raise ValueError(f"a ring of {self.capacity_bytes} bytes: expected a multiple of {ALIGNMENT_BYTES}")
         self.data = data
         self._words, self._head, self._tail = words, head, tail
-        self.largest_record_bytes = self.capacity_bytes - ALIGNMENT_BYTES
+        self.largest_record_bytes = self.capacity_bytes - HEADER_BYTES
         #: Bytes of the next record's payload that are in place already.
         self.staged_bytes = 0
 
@@ -64,28 +73,36 @@ class Ring:
         if not self.has_room(length):
             return None
         staged_bytes = self.staged_bytes
-        start = self._words[self._head] % self.capacity_bytes + ALIGNMENT_BYTES + staged_bytes
+        start = self._words[self._head] % self.capacity_bytes + HEADER_BYTES + staged_bytes
         place = self.data[start : start + length]
         place[:] = piece
         self.staged_bytes = staged_bytes + length + -length % ALIGNMENT_BYTES
         return place
 
     def may_stage(self, length: int) -> bool:
-        """Whether there would be room for it in an empty ring."""
-        return ALIGNMENT_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES <= self.capacity_bytes
+        """Return True if there would be room for it in an empty ring."""
+        return HEADER_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES <= self.capacity_bytes
 
     def has_room(self, length: int) -> bool:
-        """Whether `stage` would have room for it now."""
+        """Return True if `stage` would have room for it now."""
         words = self._words
-        end = words[self._head] + ALIGNMENT_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES
+        end = words[self._head] + HEADER_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES
         return end - words[self._tail] <= self.capacity_bytes
 
-    def put(
-        self, pieces: Sequence[bytes | memoryview], length: int, sequence: int, head_offset: int = 0, flags: int = START
-    ) -> bool:
+    def restart(self, length: int) -> None:
+        """Have a record of about `length` bytes stand at the beginning of a ring that is empty and has come far."""
+        words = self._words
+        head = words[self._head]
+        begin = head % self.capacity_bytes
+        if head == words[self._tail] and begin > RESTART_BYTES and length + _SPARE_BYTES <= begin:
+            record.write_pad(self.data, begin, self.capacity_bytes - begin - HEADER_BYTES)
+            words[self._head] = head + self.capacity_bytes - begin
+
+    def put(self, pieces: Sequence[bytes | memoryview], length: int, sequence: int, head_offset: int = 0) -> bool:
         """Copy a record of `length` bytes in, what is staged and then `pieces`, and publish it.
 
-        False, and nothing happened, where there is no room.
+        The last piece is the record's head, which begins at `head_offset`. False, and nothing happened, where there is
+        no room.
 
         Raises:
             ValueError: the record is larger than `largest_record_bytes`.
@@ -94,41 +111,71 @@ class Ring:
             raise ValueError(f"a record of {length} bytes: expected at most {self.largest_record_bytes}")
         words, capacity_bytes = self._words, self.capacity_bytes
         head = words[self._head]
-        end = head + ALIGNMENT_BYTES + length + -length % ALIGNMENT_BYTES
-        if end - words[self._tail] > capacity_bytes:
+        tail = words[self._tail]
+        taken_bytes = HEADER_BYTES + length + -length % ALIGNMENT_BYTES
+        begin = head % capacity_bytes
+        if head == tail and begin > RESTART_BYTES and not self.staged_bytes and taken_bytes <= begin:
+            record.write_pad(self.data, begin, capacity_bytes - begin - HEADER_BYTES)
+            head += capacity_bytes - begin
+            begin = 0
+        end = head + taken_bytes
+        if end - tail > capacity_bytes:
             return False
-        data, offset = self.data, head % capacity_bytes
-        _RECORD.pack_into(data, offset, length, sequence, flags, head_offset)
-        offset += ALIGNMENT_BYTES + self.staged_bytes
-        for piece in pieces:
-            stop = offset + len(piece)
-            data[offset:stop] = piece
-            offset = stop
+        data, start = self.data, begin + HEADER_BYTES
+        body_crc: int | None = 0
+        if head_offset or self.staged_bytes:
+            offset = start + self.staged_bytes
+            for piece in pieces:
+                stop = offset + len(piece)
+                data[offset:stop] = piece
+                offset = stop
+            body_crc = crc32c(data[start : start + head_offset]) if head_offset <= SEALED_BELOW_BYTES else None
+        else:  # as mostly: a record without a body is one piece
+            data[start : start + length] = pieces[0]
+        record.write_header(data, begin, sequence, length, head_offset, pieces[-1], body_crc)
         words[self._head] = end
         self.staged_bytes = 0
         return True
 
+    def take_back(self, head: int) -> None:
+        """Make what was published since the head stood there unpublished; for when nobody reads any more."""
+        self._words[self._head] = head
+
     def get(self, position: int) -> Chunk | None:
-        """What was published at `position`, or None where the producer has come no further."""
-        if position == self._words[self._head]:
-            return None
-        offset = position % self.capacity_bytes
-        length, sequence, flags, head_offset = _RECORD.unpack_from(self.data, offset)
-        start = offset + ALIGNMENT_BYTES
-        end = position + ALIGNMENT_BYTES + length + -length % ALIGNMENT_BYTES
-        return Chunk(sequence, flags, self.data[start : start + length], head_offset, end)
+        """Return what was published at `position`, or None where the producer has come no further."""
+        while position != self._words[self._head]:
+            offset = position % self.capacity_bytes
+            length, sequence, head_offset, kind = record.FRONT.unpack_from(self.data, offset)
+            start = offset + HEADER_BYTES
+            position += HEADER_BYTES + length + -length % ALIGNMENT_BYTES
+            if kind != PAD:
+                return Chunk(sequence, self.data[start : start + length], head_offset, position)
+        return None
+
+    def after_padding(self, position: int) -> int:
+        """Return `position`, or the end of the padding there."""
+        while position != self._words[self._head]:
+            length, _, _, kind = record.FRONT.unpack_from(self.data, position % self.capacity_bytes)
+            if kind != PAD:
+                break
+            position += HEADER_BYTES + length
+        return position
+
+    def seal(self) -> None:
+        """Add the missing checksums of what is unread: it may be long before it is read.
+
+        Without them a record is good as long as the machine runs.
+        """
+        words = self.data.cast("Q")
+        position = self._words[self._tail]
+        while position != self._words[self._head]:
+            offset = position % self.capacity_bytes
+            header = record.read_header(self.data, offset, self.capacity_bytes)
+            if not header.is_sealed:
+                start = offset + HEADER_BYTES
+                record.seal(words, offset, self.data[start : start + header.head_offset])
+            position += header.end
 
     def release(self, position: int) -> None:
         """Give everything before `position` back to the producer."""
         self._words[self._tail] = position
-
-
-def chunks(buffers: Sequence[bytes | memoryview], chunk_bytes: int) -> list[tuple[bytes | memoryview, int]]:
-    """The buffers in chunks, of which none is larger nor belongs to two buffers, with the flags of first and last."""
-    views = [
-        memoryview(buffer)[start : start + chunk_bytes]
-        for buffer in buffers
-        for start in range(0, len(buffer), chunk_bytes)
-    ]
-    last = len(views) - 1
-    return [(view, (START if index == 0 else 0) | (MORE if index < last else 0)) for index, view in enumerate(views)]

@@ -1,194 +1,228 @@
-"""What a trainer shares with its workers: the pool's memory, and what each worker is told at its start.
+"""What a trainer shares with its workers: the memory of the rings, and what each worker is told at its start.
 
-The committed state lies in two slots and becomes valid with one 64-bit store, so it is never seen half written, whoever
-is killed when. All other words are written by one side only, or by the trainer for a worker that is dead.
+The memory is a file in the run's directory (`ringfile`), so that it outlives all processes. Where there can be none it
+is anonymous, with the same content. All words are written by one side only, or by the trainer for a worker that is
+dead.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
+import logging
+import os
 import time
 from typing import NamedTuple
 
+from instrument.descriptors import above_streams
+from instrument.ringfile import control, create, header, locks
+from instrument.ringfile.control import CONTROL_WORDS, HEAD, TAIL, WORKER_PID, WORKER_START, Control, word_of
+from instrument.ringfile.header import CONTROL_AT
 from instrument.write import memory
-from instrument.write.ahead import Ahead
-from instrument.write.commit import State
-from instrument.write.layout import MINDSPORE
 from instrument.write.ring import Ring
 
-_VERSION, _IS_CLOSING, _IS_OVER = 0, 1, 2
-_SLOTS = (8, 24)
-_AHEAD = 40
-_LINES, _LINE = 64, 8  # a cache line a worker
-_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED, _TAIL = 0, 1, 2, 3, 4, 5  # its words there
-MAX_WORKERS = 64
-_HEADS = _LINES + MAX_WORKERS * _LINE  # and a line for what the trainer tells it
-_CONTROL_BYTES = memory.round_up((_HEADS + MAX_WORKERS * _LINE) * 8)
+log = logging.getLogger("instrument")
+
+#: A worker's own words, beside those that the format names.
+_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED = 3, 4, 5, 6, 7
 
 
 class Config(NamedTuple):
     """What a worker is told at its start.
 
-    Descriptors are numbers that it inherits; `bells` has one a worker. `given_up` are the events to be left out.
-    `paths` are those of the recorder's files, empty for one that is not made yet; the first always is.
-    `trainer` is the trainer's process.
+    Descriptors are numbers that it inherits; `bells` has one for each worker, and of `gate` each locks the byte of its
+    number, so that a successor waits for its end. `directory` is that of the event files. `left_out` are the sequence
+    numbers to be left out, and up to `last_suspect` records are committed singly (`poison.py`). `trainer` is the number
+    of the trainer's process, and `ring_path` the ring file, empty for anonymous memory.
     """
 
     worker: int
     memory: int
-    ring_bytes: int
+    gate: int
     bells: list[int]
     trainer_bell: int
     socket: int
-    paths: list[str]
-    export_directory: str
-    max_file_bytes: int | None
-    given_up: list[int]
-    dialect: str = MINDSPORE.dialect
-    trainer: int = 0
+    directory: str
+    left_out: list[int]
+    last_suspect: int
+    trainer: int
+    ring_path: str
 
     def to_argument(self) -> str:
-        return json.dumps(self)
+        """Return it as ASCII; file names may hold any bytes, and the worker another encoding for them."""
+        plain = self._replace(directory=_as_latin(self.directory), ring_path=_as_latin(self.ring_path))
+        return json.dumps(plain)
 
     @classmethod
     def from_argument(cls, argument: str) -> Config:
-        return cls(*json.loads(argument))
+        config = cls(*json.loads(argument))
+        return config._replace(directory=_from_latin(config.directory), ring_path=_from_latin(config.ring_path))
 
 
-class PoolMemory:
-    """The pool's shared memory: the committed state, what each worker does, and a ring a worker."""
+def _as_latin(path: str) -> str:
+    return os.fsencode(path).decode("latin-1")
 
-    def __init__(self, fd: int, count: int, ring_bytes: int) -> None:
-        self._count = count
-        self._words = memoryview(mmap.mmap(fd, _CONTROL_BYTES)).cast("Q")
-        self._datas = [memory.map_twice(fd, _CONTROL_BYTES + index * ring_bytes, ring_bytes) for index in range(count)]
-        lines = range(0, count * _LINE, _LINE)
+
+def _from_latin(text: str) -> str:
+    return os.fsdecode(text.encode("latin-1"))
+
+
+class PoolMemory(Control):
+    """The shared memory behind a descriptor: committed state, what each worker does, and a ring for each worker.
+
+    Raises:
+        OSError: it cannot be mapped.
+        CorruptMessage: it is no ring file.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.header = header.decode(os.pread(fd, CONTROL_AT, 0))
+        self._count = self.header.ring_count
+        # Not by `mmap.mmap`: it keeps a copy of the descriptor, and with it the lock.
+        at, size_bytes = self.header.data_at, self.header.ring_bytes
+        words = memory.map_once(fd, 0, at)[CONTROL_AT:]  # pages may be larger than what stands before the words
+        super().__init__(words[: 8 * CONTROL_WORDS].cast("Q"))
+        self._datas = [memory.map_twice(fd, at + index * size_bytes, size_bytes) for index in range(self._count)]
         self.rings = [
-            Ring(data, self._words, _HEADS + line, _LINES + line + _TAIL)
-            for data, line in zip(self._datas, lines, strict=True)
+            Ring(data, self.words, word_of(index, HEAD), word_of(index, TAIL)) for index, data in enumerate(self._datas)
         ]
-
-    @staticmethod
-    def size_bytes(count: int, ring_bytes: int) -> int:
-        return _CONTROL_BYTES + count * ring_bytes
 
     def populate(self) -> None:
         """Have all pages of the rings provided now."""
         for data in self._datas:
             memory.populate(data)
 
-    # The valid slot is written to again two commits later: what was read while a commit came may be half of either.
-
     @property
-    def state(self) -> State:
-        while True:
-            version = self._words[_VERSION]
-            slot = _SLOTS[version % 2]
-            words = self._words[slot : slot + len(State._fields)].tolist()
-            if self._words[_VERSION] == version:
-                return State(*words)
+    def names(self) -> list[str]:
+        """The names of the event files, by their place in the dialect; empty for one that is not made yet."""
+        return header.decode_names(os.pread(self._fd, CONTROL_AT, 0))
 
-    @state.setter
-    def state(self, state: State) -> None:
-        version = self._words[_VERSION] + 1
-        slot = _SLOTS[version % 2]
-        for offset, value in enumerate(state):
-            self._words[slot + offset] = value
-        self._words[_VERSION] = version
+    def set_name(self, file: int, name: str) -> None:
+        os.pwrite(self._fd, header.encode_name(name), header.slot_at(file))
 
-    @property
-    def committed_sequence(self) -> int:
-        while True:
-            version = self._words[_VERSION]
-            sequence = self._words[_SLOTS[version % 2]]
-            if self._words[_VERSION] == version:
-                return sequence
+    def enter(self, index: int) -> None:
+        """Worker `index`, which is this process, is ready to look into its ring."""
+        pid = os.getpid()
+        self.words[word_of(index, WORKER_START)] = locks.start_ticks(pid)
+        self.words[word_of(index, WORKER_PID)] = pid
+        self.words[word_of(index, _READY)] = 1
 
-    @property
-    def ahead(self) -> Ahead:
-        """What was written ahead of its event last. It is valid from the store of its ticket on."""
-        return Ahead(*self._words[_AHEAD : _AHEAD + len(Ahead._fields)].tolist())
-
-    @ahead.setter
-    def ahead(self, ahead: Ahead) -> None:
-        self._words[_AHEAD] = 0
-        for offset, value in enumerate(ahead[1:], 1):
-            self._words[_AHEAD + offset] = value
-        self._words[_AHEAD] = ahead.ticket
-
-    @property
-    def ticket(self) -> int:
-        """Which sending that was; 0 while it is written."""
-        return self._words[_AHEAD]
-
-    def come_to_life(self, index: int) -> None:
-        """Worker `index` is there."""
-        self._words[_LINES + index * _LINE + _ALIVE] = 1
+    def is_ready(self, index: int) -> bool:
+        """Return True if worker `index` has come as far as looking into its ring."""
+        return bool(self.words[word_of(index, _READY)])
 
     def is_awake(self, index: int) -> bool:
-        """Whether worker `index` will look into its ring without being told."""
-        return bool(self._words[_LINES + index * _LINE + _AWAKE])
+        """Return True if worker `index` will look into its ring without being told."""
+        return bool(self.words[word_of(index, _AWAKE)])
 
     def set_awake(self, index: int, awake: bool) -> None:
-        self._words[_LINES + index * _LINE + _AWAKE] = awake
+        self.words[word_of(index, _AWAKE)] = awake
 
     @property
     def is_closing(self) -> bool:
-        """Whether the trainer gives up what cannot be written now."""
-        return bool(self._words[_IS_CLOSING])
+        """True when the trainer gives up what cannot be written now."""
+        return bool(self.words[control.IS_CLOSING])
 
     def give_up(self) -> None:
-        self._words[_IS_CLOSING] = 1
+        self.words[control.IS_CLOSING] = 1
 
     @property
     def is_over(self) -> bool:
-        """Whether the trainer has told the workers to end."""
-        return bool(self._words[_IS_OVER])
+        """True when the trainer has told the workers to end."""
+        return bool(self.words[control.IS_OVER])
 
     def end(self) -> None:
-        self._words[_IS_OVER] = 1
+        self.words[control.IS_OVER] = 1
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a worker holds events that cannot be written at the moment."""
-        return any(self._words[_LINES + index * _LINE + _STALLED] for index in range(self._count))
+        """True if a worker holds events that cannot be written at the moment."""
+        return any(self.words[word_of(index, _STALLED)] for index in range(self._count))
 
     @property
     def stalled_seconds(self) -> float:
         """For how long it has held them."""
-        began = [self._words[_LINES + index * _LINE + _STALLED] for index in range(self._count)]
+        began = [self.words[word_of(index, _STALLED)] for index in range(self._count)]
         return max((time.monotonic() - ms / 1000 for ms in began if ms), default=0.0)
 
     def set_stalled(self, index: int, began_ms: int) -> None:
         """Worker `index` holds such events since then, in milliseconds on the monotonic clock; 0 for no longer."""
-        self._words[_LINES + index * _LINE + _STALLED] = began_ms
+        self.words[word_of(index, _STALLED)] = began_ms
 
     def take_in_hand(self, index: int, sequence: int) -> None:
         """Worker `index` begins with this event: should it die, it died of it."""
-        self._words[_LINES + index * _LINE + _IN_HAND] = sequence
+        self.words[word_of(index, _IN_HAND)] = sequence
 
     @property
     def is_busy(self) -> bool:
-        """Whether a worker is in the middle of an event."""
+        """True if a worker is in the middle of an event."""
         committed = self.committed_sequence
-        return any(self._words[_LINES + index * _LINE + _IN_HAND] > committed for index in range(self._count))
+        return any(self.words[word_of(index, _IN_HAND)] > committed for index in range(self._count))
 
     def await_turn(self, index: int, sequence: int) -> None:
         """Worker `index` wants its bell rung when everything before `sequence` is committed; 0 for no longer."""
-        self._words[_LINES + index * _LINE + _AWAITED] = sequence
+        self.words[word_of(index, _AWAITED)] = sequence
 
     def waiting_for(self, sequence: int) -> int | None:
-        """The worker that waits to commit `sequence`."""
+        """Return the worker that waits to commit `sequence`."""
         for index in range(self._count):
-            if self._words[_LINES + index * _LINE + _AWAITED] == sequence:
+            if self.words[word_of(index, _AWAITED)] == sequence:
                 return index
         return None
 
-    def bury(self, index: int) -> tuple[bool, int]:
-        """Whether dead worker `index` ever came to life, and the event that it left undone, 0 for none."""
-        line = _LINES + index * _LINE
-        was_alive, in_hand = bool(self._words[line + _ALIVE]), self._words[line + _IN_HAND]
-        for word in (_AWAITED, _IN_HAND, _ALIVE, _AWAKE, _STALLED):
-            self._words[line + word] = 0
-        return was_alive, in_hand if in_hand > self.committed_sequence else 0
+    def reset_worker(self, index: int) -> int:
+        """Make the words of a dead worker those of a new one; return the record that it left undone, 0 for none."""
+        in_hand = self.words[word_of(index, _IN_HAND)]
+        for word in (_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED, WORKER_PID, WORKER_START):
+            self.words[word_of(index, word)] = 0
+        return in_hand if in_hand > self.committed_sequence else 0
+
+
+#: Why ring files could not be made: logged once each.
+_logged: set[str] = set()
+
+
+def create_memory(directory: str, first: header.Header) -> tuple[str, int, PoolMemory]:
+    """Make the memory of a recorder: a ring file in its directory, or anonymous memory where there can be none.
+
+    Return the path of the ring file (empty for anonymous memory), the descriptor and the memory.
+
+    Raises:
+        OSError: there is no memory, or no descriptor.
+    """
+    try:
+        path, fd = create.create(directory, first)
+        try:
+            return path, fd, PoolMemory(fd)
+        except BaseException:
+            os.close(fd)
+            os.unlink(path)
+            raise
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+    if reason not in _logged:
+        _logged.add(reason)
+        log.warning(
+            "There can be no ring file in %s (%s): if all processes of the training are killed at once, what they have "
+            "not written yet is lost. Everything else is as with one.", directory, reason,
+        )  # fmt: skip
+    fd = above_streams(os.memfd_create("instrument", os.MFD_CLOEXEC))
+    try:
+        locks.hold(fd)
+        create.initialise(fd, first, allocates=False)
+        return "", fd, PoolMemory(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def remove(path: str, fd: int) -> None:
+    """Remove a ring file that holds nothing any more; its directory may have been renamed meanwhile."""
+    for candidate in (path, f"/proc/self/fd/{fd}"):
+        try:
+            place = candidate if candidate == path else os.readlink(candidate)
+            if os.path.samestat(os.stat(place, follow_symlinks=False), os.fstat(fd)):
+                os.unlink(place)
+                return
+        except OSError:
+            continue  # somebody else has done it, or the directory cannot be written any more

@@ -1,21 +1,25 @@
-"""Where events go: the `Sink` protocol, what it is told and what it tells, and the files that it writes."""
+"""Where events go: the `Sink` protocol, its statistics, and the files that it writes."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from instrument.codec import lifecycle, wire
+from instrument.codec.dialects import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
+from instrument.descriptors import above_streams
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.events import LINEAGE_KINDS, Event, Item
-from instrument.write import commit
-from instrument.write.ahead import Ticket
-from instrument.write.commit import Notice
-from instrument.write.layout import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
-from instrument.write.message import Staged
+from instrument.events import LINEAGE_KINDS, Event
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Notice
+from instrument.ringfile.control import State
+from instrument.ringfile.record import Staged
+from instrument.write import starts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +30,9 @@ if TYPE_CHECKING:
 class Target:
     """Where a recorder's files lie and how they are named; `device` is the device or rank number in the name.
 
-    `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `layout.LAYOUTS`; names of
+    `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `dialects.LAYOUTS`; names of
     TensorBoard's files have neither suffix nor device, but `rank`, which is None outside of a training of several.
+    With `is_start` the first file says so: this recorder is a start of the run in the directory.
     """
 
     directory: str
@@ -39,6 +44,14 @@ class Target:
     kind: str = names.SUMMARY
     dialect: str = MINDSPORE.dialect
     rank: int | None = None
+    is_start: bool = False
+
+    @property
+    def first_kind(self) -> tuple[str, int]:
+        """The kind and the device in the name of the first file."""
+        if LAYOUTS[self.dialect].has_mindspore:
+            return self.kind, self.device
+        return names.TENSORBOARD, -1 if self.rank is None else self.rank
 
 
 @dataclass(frozen=True)
@@ -84,13 +97,6 @@ class Sink(Protocol):
         """A copy of a contiguous array of numbers, as a payload that is valid until the next `write` and need not be
         copied there; None: no room."""
 
-    def ahead(self, item: Item, make_way: Callable[[], None]) -> Ticket | None:
-        """Have a tensor written now that is too large to be staged, to be finished by the next `write` of an event that
-        holds its ticket. `make_way` is called where that makes invalid what was staged; None: it cannot be."""
-
-    def fetch(self, ticket: Ticket) -> NDArray[np.generic] | None:
-        """A copy of it, before something else is written; None where it is not there any more."""
-
     def flush(self, sync: bool = False) -> None:
         """Return when everything taken so far can be read by another process; with `sync`, when it is on the disk."""
 
@@ -114,11 +120,15 @@ class Files:
         self.layout = LAYOUTS[target.dialect]
         self.seconds = int(time.time())
         os.makedirs(target.directory, exist_ok=True)
+        start: wire.Pieces = []
+        if target.is_start:
+            begun, self.seconds = starts.begin(target.directory, *target.first_kind)
+            start = [lifecycle.encode_start(begun)]
         #: The path of the first file.
         self.summary_path = self._create(self.layout.roles[0])
         #: Those of all files; empty for one that is not there yet.
         self.paths = [self.summary_path, *[""] * (len(self.layout.roles) - 1)]
-        version = frame.pack(self.layout.version(0, time.time()))
+        version = frame.pack([*self.layout.version(0, time.time()), *start])
         writer = EventFileWriter(self.summary_path)
         try:
             #: The length of the first file.
@@ -130,15 +140,30 @@ class Files:
             writer.close()
         name = names.recognise(os.path.basename(self.summary_path))
         self.seconds = name.seconds if name is not None else self.seconds
+        #: Where tensors go as `.npy`; empty where nobody asked.
+        self.export_directory = self._claim_export_directory()
+        #: Called with the place and the base name of each further file before anything is written to it.
+        self.on_made: Callable[[int, str], None] | None = None
 
-    @property
-    def export_directory(self) -> str:
-        """Where tensors go as `.npy`; empty where nobody asked."""
+    def _claim_export_directory(self) -> str:
+        """Make the directory for tensors as `.npy` and return its path; empty where nobody asked for them.
+
+        Recorders that begin in the same second have one each: the next second's where it is taken, as event files have.
+        """
         if not self.target.export_tensors:
             return ""
-        # The first rank's is MindSpore's name; two that began in the same second must not write into one directory.
+        # The first rank's is MindSpore's name.
         rank = f"_rank{self.target.device}" * (self.target.device > 0)
-        return os.path.join(self.target.directory, f"export_{self.seconds}{rank}")
+        for seconds in itertools.count(self.seconds):
+            path = os.path.join(self.target.directory, f"export_{seconds}{rank}")
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                continue
+            except OSError:
+                pass  # exporting says why
+            return path
+        raise AssertionError("there is no end of seconds")
 
     def further(self, event: Event) -> tuple[str, ...]:
         """The paths of the files behind the first, made on first use; empty for those that the event does not need."""
@@ -151,10 +176,20 @@ class Files:
         needed = self.layout.needed(event)
         for file in needed:
             if not self.paths[file]:
-                self.paths[file] = self._create(self.layout.roles[file])
+                path = self._create(self.layout.roles[file])
+                if self.on_made is not None:
+                    self.on_made(file, os.path.basename(path))
+                self.paths[file] = path
         return tuple(path if file in needed else "" for file, path in enumerate(self.paths) if file)
 
     def _create(self, role: str) -> str:
+        try:
+            return self._create_in_directory(role)
+        except FileNotFoundError:  # the directory was deleted or renamed since the first file was made
+            os.makedirs(self.target.directory, exist_ok=True)
+            return self._create_in_directory(role)
+
+    def _create_in_directory(self, role: str) -> str:
         target = self.target
         if role == SUMMARY:
             return names.create(
@@ -164,8 +199,8 @@ class Files:
             return names.create(target.directory, target.prefix, self.seconds, target.device, names.LINEAGE_SUFFIX)
         return names.create_tensorboard(target.directory, target.prefix, self.seconds, role == SCALARS, target.rank)
 
-    def trim(self, state: commit.State) -> None:
-        """Cut off what a worker that died left behind what is committed."""
+    def trim(self, state: State) -> None:
+        """Cut the files to what is committed: a writer that died may have left more."""
         commit.trim(self.paths, state)
 
     def sync(self, report: commit.Report) -> None:
@@ -178,7 +213,7 @@ class Files:
 
 
 def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
+    fd = above_streams(os.open(path, os.O_RDONLY))
     try:
         os.fsync(fd)
     finally:

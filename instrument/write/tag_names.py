@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from instrument.events import Event
-from instrument.write.notices import Notices
+from instrument.write.diagnostics import Diagnostics
 
 #: Kinds whose tag TensorBoard sees.
-_NAMED = ("tensor", "image", "histogram")
+_NAMED = ("tensor", "image", "histogram", "text")
 #: Tags beyond so many are not remembered, and keep their names.
 _MOST_TAGS = 100_000
 
@@ -16,8 +16,8 @@ _MOST_TAGS = 100_000
 class TagNames:
     """Which kind each tag belongs to, and what it is called for another. Whoever calls holds the sink's lock."""
 
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self._diagnostics = diagnostics
         self._kinds: dict[str, str] = {}
         self._aliases: dict[tuple[str, str], str] = {}
 
@@ -41,7 +41,7 @@ class TagNames:
         if alias is None:
             alias = self._aliases[kind, tag] = self._free_name(tag, kind)
             text = "%r is a %s already, and TensorBoard shows one kind a tag: there the %s is called %r."
-            self._notices.note(logging.WARNING, text, tag, owner, kind, alias)
+            self._diagnostics.note(logging.WARNING, text, tag, owner, kind, alias)
         return alias
 
     def _free_name(self, tag: str, kind: str) -> str:

@@ -1,38 +1,40 @@
-"""A worker's main: ring -> codec -> frame -> file.
+"""A worker process: ring -> codec -> frame -> file.
 
-`python -m instrument.write.worker CONFIG` is a plain child process in a session of its own. It inherits the pool's
-shared memory, a bell (eventfd) for each worker and one for the trainer, and one end of a socket pair whose end-of-file
-says that the trainer is gone: then it drains its ring and ends. It sleeps unless its bell rings; idle, it costs
-nothing.
+It is started isolated (`processes.py`): nothing of the user's is on its path. It inherits the shared memory, an
+eventfd ("bell") for each worker and one for the trainer, and one end of a socket pair whose end-of-file says that the
+trainer is gone: then it drains its ring and ends. It sleeps unless its bell rings; idle, it costs nothing.
 
-Each worker encodes ahead; files are appended to in order. While the disk takes nothing, the worker whose turn it is
-keeps what it holds and tries again, and the rings keep the rest.
+Each worker encodes ahead; files are appended to in order. Whoever holds the next number commits, and wakes the one
+that holds the number after it. While the disk takes nothing, the worker whose turn it is keeps what it holds and tries
+again, and the rings keep the rest.
+
+A worker that dies may have left anything behind the committed length of a file, and nothing before it. Its successor
+starts at the ring's tail, passes over what is committed, and cuts the file. Where the predecessor died over a record,
+it commits one record at a time up to that one, so that the record is known if it happens again.
+
+Rejected: a lock around the files. It would have to be freed after a death, and the order of the numbers is needed
+anyway.
 """
 
 from __future__ import annotations
 
 import fcntl
-import marshal
+import json
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from itertools import zip_longest
 
-from instrument.events import Event
-from instrument.write import commit, memory, message, stream
-from instrument.write.ahead import Ahead
-from instrument.write.commit import Notice, State
-from instrument.write.exports import export_tensors
-from instrument.write.layout import LAYOUTS
-from instrument.write.ring import AHEAD, MORE, START, Chunk
+from instrument.processes import Process
+from instrument.ringfile import commit, locks
+from instrument.ringfile.commit import Job, Notice
+from instrument.ringfile.control import State
+from instrument.write import shared
+from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
 from instrument.write.shared import Config, PoolMemory
 
-#: One batch of small records is written with one system call; a larger batch would only be seen later.
-_BATCH_BYTES = 1 << 20
 #: In a loop of small events most of the cost is waking a worker: there, it looks once more so long after its last one,
 #: and need not be woken meanwhile.
 _LINGER_MS = 2
@@ -48,9 +50,8 @@ _LAST_HOPE_SECONDS = 30.0
 _LAST_HOPE_LOOKS = 80
 #: So often is an attempt passed over when the file system says that there is no room; quotas it does not tell.
 _RETRIES_WITHOUT_ROOM = 10
-#: So often does a worker whose trainer seems to be gone look whether it is.
-_LAST_LOOKS, _LAST_LOOK_SECONDS = 20, 0.01
-_TOUCH_AHEAD_BYTES = 8 << 20
+#: How long a worker whose socket is at its end waits for the end of the trainer's process.
+_TRAINER_EXIT_SECONDS = 0.2
 _NICE = 10
 
 
@@ -60,23 +61,22 @@ class Worker:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._index = config.worker
-        self._pool = PoolMemory(config.memory, len(config.bells), config.ring_bytes)
+        self._memory, self._has_own_lock = _reopened(config.memory)
+        self._pool = PoolMemory(self._memory)
         self._ring = self._pool.rings[config.worker]
         self._bell = config.bells[config.worker]
         self._socket = socket.socket(fileno=config.socket)
+        self._trainer = Process(config.trainer)
         self._poll = select.poll()
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
-        self._layout = LAYOUTS[config.dialect]
-        self._paths = config.paths  # of all files, as far as they are known
-        self._committer = commit.Committer(config.max_file_bytes, self._report, self._layout)
+        self._consumer = Consumer(self._pool, config.directory, config.left_out, self._report)
         # Whoever else was started for this ring is dead before this one looks into it.
-        fcntl.lockf(config.memory, fcntl.LOCK_EX, 1, config.worker)
+        fcntl.lockf(config.gate, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
-        self._touched_bytes = 0
         self._lingers = self._trainer_is_gone = False
-        self._pool.come_to_life(self._index)
         self._pool.set_awake(self._index, True)
+        self._pool.enter(self._index)
 
     def run(self) -> None:
         while True:
@@ -85,20 +85,25 @@ class Worker:
                 self._release()
             if self._trainer_is_gone:
                 break
-            self._touch_ahead()
             self._rest()
-        self._committer.close()
-        is_empty = all(ring.head == ring.tail for ring in self._pool.rings)
-        if is_empty and self._is_last():  # a predecessor may have died in a large event
-            commit.trim(self._paths, self._pool.state)
+        self._consumer.committer.close()
+        self._socket.close()
+        if all(ring.head == ring.tail for ring in self._pool.rings) and self._is_last():
+            # Whoever wrote before may have died in the middle of it.
+            commit.trim(self._consumer.paths, self._pool.state)
+            if self._config.ring_path:
+                shared.remove(self._config.ring_path, self._memory)
 
     def _is_last(self) -> bool:
-        """Whether nobody comes after this: an interrupt in the trainer can leave a worker that it knows nothing of."""
-        for _ in range(_LAST_LOOKS):
-            if self._pool.is_over or os.getppid() != self._config.trainer:
-                return True
-            time.sleep(_LAST_LOOK_SECONDS)  # of a process that ends the sockets go first
-        return False
+        """Return True if neither the trainer nor another worker is left, and nobody will come."""
+        if not self._has_own_lock:
+            return self._trainer.wait(_TRAINER_EXIT_SECONDS)
+        if locks.take(self._memory):
+            return True
+        self._trainer.wait(_TRAINER_EXIT_SECONDS)  # its sockets are closed before its files
+        # Of several workers each gives its lock up before it asks again: the last one to do so finds none.
+        locks.release(self._memory)
+        return locks.take(self._memory)
 
     def _release(self) -> None:
         self._ring.release(self._position)
@@ -126,210 +131,80 @@ class Worker:
         """Encode and commit what the ring holds, up to a batch of consecutive events; False where it holds nothing."""
         chunk = self._ring.get(self._position)
         if chunk is None:
+            position = self._ring.after_padding(self._position)
+            if position != self._position:
+                self._position = position
+                self._release()
             return False
-        if chunk.flags != START:
-            self._take_stream(chunk)
-            return True
-        jobs: list[commit.Job] = []
+        jobs: list[Job] = []
         size = 0
-        while chunk is not None and chunk.flags == START and size < _BATCH_BYTES:
-            if jobs and chunk.sequence != jobs[-1].sequence + 1:
+        while chunk is not None and size < BATCH_BYTES:
+            if jobs and (chunk.sequence != jobs[-1].sequence + 1 or chunk.sequence <= self._config.last_suspect):
                 break
             self._position = chunk.end
             size += len(chunk.payload)
             if chunk.sequence > self._pool.committed_sequence:
                 self._pool.take_in_hand(self._index, chunk.sequence)
-                jobs.append(self._encode(chunk))
+                jobs.append(self._consumer.encode(chunk))
             chunk = self._ring.get(self._position)
         if jobs:
             self._commit(jobs)
         return True
 
-    def _encode(self, chunk: Chunk) -> commit.Job:
-        exports = bool(self._config.export_directory)
-        encodes = not (exports or self._layout.has_tensorboard)
-        event, further = message.unpack(chunk.payload, chunk.head_offset, encodes)
-        paths = self._note(further)
-        if chunk.sequence in self._config.given_up:
-            return commit.lose(chunk.sequence, event, paths, "workers die of it", self._report, self._layout)
-        if exports:
-            export_tensors(event, self._config.export_directory, self._report)
-        job = commit.encode(chunk.sequence, event, paths, self._report, self._layout)
-        return self._with_ahead(job, event) if event.ahead else job
-
-    def _note(self, further: message.Paths) -> tuple[str, ...]:
-        """The paths of an event's files; those that it needs are remembered."""
-        paths = (self._paths[0], *further)
-        self._paths = [one or known for one, known in zip_longest(paths, self._paths, fillvalue="")]
-        return paths
-
-    # ------------------------------------------------------------------ events larger than the ring
-
-    def _take_stream(self, first: Chunk) -> None:
-        """Write an event while it comes in."""
-        self._position = first.end
-        if not first.flags & START or first.sequence <= self._pool.committed_sequence:
-            return  # what went before was a predecessor's; the trainer sends the event again
-        self._pool.take_in_hand(self._index, first.sequence)
-        arrivals = self._arrivals(bytes(first.payload))
-        if first.flags & AHEAD:
-            self._write_ahead(first.sequence, arrivals)
-            self._pool.take_in_hand(self._index, 0)
-            return
-        try:
-            job = self._begin(first.sequence, arrivals)
-            try:
-                self._await_turn(job.sequence)
-                state = self._committer.apply(self._pool.state, [job])
-            except OSError as error:
-                self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
-                job = job.without_frames()
-                state = self._committer.apply(self._pool.state, [job])
-            for _ in arrivals:
-                pass  # what a refused or broken event still has to say
-        except stream.Abandoned:
-            return
-        self._publish(state)
-
-    def _begin(self, sequence: int, arrivals: Iterator[memoryview]) -> commit.Job:
-        def arrive() -> memoryview:
-            return next(arrivals)
-
-        bare, further, parts = message.unpack_head(stream.gather_head(arrive))
-        layout, paths = self._layout, self._note(further)
-        if sequence in self._config.given_up:
-            return commit.lose(sequence, bare, paths, "workers die of it", self._report, layout)
-        try:
-            exports = bool(self._config.export_directory)
-            event, copy = stream.begin(bare, parts, arrive, layout, is_whole=exports)
-            if exports:
-                export_tensors(event, self._config.export_directory, self._report)
-            job = commit.begin(sequence, event, paths, arrive, layout, copy)
-            return self._with_ahead(job, event) if event.ahead else job
-        except Exception as error:
-            if isinstance(error, stream.Abandoned):
-                raise
-            # What it says is missing before it, the next one says again.
-            return commit.lose(sequence, bare, paths, f"it cannot be encoded: {error!r:.500}", self._report, layout)
-
-    def _arrivals(self, head: bytes) -> Iterator[memoryview]:
-        """The chunks of a large event, each valid until the next is asked for.
-
-        Raises:
-            Abandoned: the trainer is gone, or has begun something else.
-        """
-        yield memoryview(head)
-        flags = MORE
-        while flags & MORE:
-            self._release()
-            while (chunk := self._ring.get(self._position)) is None:
-                if self._trainer_is_gone:
-                    raise stream.Abandoned
-                self._rest()
-                self._clear_bell()
-            if chunk.flags & START:
-                raise stream.Abandoned
-            self._position, flags = chunk.end, chunk.flags
-            yield chunk.payload
-
-    def _write_ahead(self, sequence: int, arrivals: Iterator[memoryview]) -> None:
-        """Write a tensor while it comes in, before its event is known. What fails is not told: the trainer sends it
-        again with its event."""
-        self._pool.ahead = Ahead()
-
-        def arrive() -> memoryview:
-            return next(arrivals)
-
-        try:
-            bare, further, parts = message.unpack_head(stream.gather_head(arrive))
-            written = Ahead(bare.step)
-            if sequence not in self._config.given_up:
-                try:
-                    event, _ = stream.begin(bare, parts, arrive, self._layout, is_whole=False)
-                    job = commit.begin(sequence, event, self._note(further), arrive, self._layout)
-                    self._await_turn(sequence)
-                    written = self._committer.write_ahead(self._pool.state, job)
-                except stream.Abandoned:
-                    raise
-                except Exception:  # noqa: BLE001  what cannot be written or encoded is told with its event
-                    pass
-            for _ in arrivals:
-                pass
-        except stream.Abandoned:
-            return
-        self._pool.ahead = written
-        os.eventfd_write(self._config.trainer_bell, 1)
-
-    def _with_ahead(self, job: commit.Job, event: Event) -> commit.Job:
-        """The job with the tensor of its event that was written before."""
-        written = self._pool.ahead
-        if job.failed:
-            return job
-        if (written.ticket, written.sequence) != (event.ahead, job.sequence):
-            return commit.lose_with_ahead(job, self._report, self._layout)
-        return job._replace(ahead=written, tail=written.tail(event.wall_time, event.step))
-
     # ------------------------------------------------------------------ in order, into the files
 
-    def _commit(self, jobs: list[commit.Job]) -> None:
+    def _commit(self, jobs: list[Job]) -> None:
         self._await_turn(jobs[0].sequence)
         began = 0.0
         while True:
             try:
-                state = self._committer.apply(self._pool.state, jobs)
+                state = self._consumer.committer.apply(self._pool.state, jobs)
                 break
             except OSError as error:
                 if self._gives_up(began):
-                    self._commit_what_fits(jobs)
+                    if self._config.ring_path:
+                        sys.exit(1)  # the ring file keeps it
+                    self._consumer.commit_what_fits(self._pool.state, jobs, self._publish)
                     self._pool.set_stalled(self._index, 0)
                     return
                 if not began:
                     began = time.monotonic()
                     self._stall(jobs[0], os.strerror(error.errno or 0), began)
-                self._wait_for_room(jobs)
+                self._pool.take_in_hand(self._index, 0)  # it would not be the record's fault
+                self._wait_for_disk(jobs)
+                self._pool.take_in_hand(self._index, jobs[-1].sequence)
         if began:  # now: who is woken by what follows must not take the disk for full
             self._pool.set_stalled(self._index, 0)
         self._publish(state)
 
     def _gives_up(self, began: float) -> bool:
-        """Whether what cannot be written has no future; `began` is when that was first found, 0 for just now."""
+        """Return True if what cannot be written has no future; `began` is when that was first found, 0 for just now."""
         is_late = began > 0 and time.monotonic() - began > _LAST_HOPE_SECONDS
-        return self._pool.is_closing or (self._trainer_is_gone and is_late)
+        return self._is_ending or (self._trainer_is_gone and is_late)
 
-    def _stall(self, job: commit.Job, reason: str, began: float) -> None:
+    @property
+    def _is_ending(self) -> bool:
+        """True when the trainer waits for nothing more."""
+        return self._pool.is_closing or self._pool.is_over
+
+    def _stall(self, job: Job, reason: str, began: float) -> None:
         """Let the trainer know that it must not wait for what is in the rings."""
         self._report(Notice("stalled", job.step, job.paths[0], reason))  # first: who sees it shall know why
         self._pool.set_stalled(self._index, int(began * 1000))
         os.eventfd_write(self._config.trainer_bell, 1)
+        self._ring.seal()  # what stands there may stand there for long
 
-    def _wait_for_room(self, jobs: list[commit.Job]) -> None:
+    def _wait_for_disk(self, jobs: list[Job]) -> None:
         """Return when it is time to try again."""
         needed = sum(job.total_bytes for job in jobs)
         # What is written in part and cut off again is seen by whoever reads the file meanwhile.
         for _ in range(_RETRIES_WITHOUT_ROOM):
             until = time.monotonic() + _RETRY_SECONDS
-            while (rest := until - time.monotonic()) > 0 and not self._pool.is_closing:
+            while (rest := until - time.monotonic()) > 0 and not self._is_ending:
                 self._wait(int(rest * 1000) + 1)
                 self._clear_bell()
-            if self._pool.is_closing or _free_bytes(jobs[0].paths[0]) > needed:
+            if self._is_ending or free_bytes(jobs[0].paths[0]) > needed:
                 break
-
-    def _commit_what_fits(self, jobs: list[commit.Job]) -> None:
-        """The last chance: what is too large for the room that is left is lost, what is smaller is not."""
-        for job in jobs:
-            event = Event(job.step, 0.0, job.gaps)
-            gap = commit.lose(job.sequence, event, job.paths, "the disk is full", lambda notice: None, self._layout)
-            attempts = [job, gap] if job.events else [job]
-            for attempt in attempts:
-                try:
-                    state = self._committer.apply(self._pool.state, [attempt])
-                    break
-                except OSError as error:
-                    if attempt is job and job.events:
-                        self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
-            else:
-                state = self._committer.apply(self._pool.state, [job.without_frames()])
-            self._publish(state)
 
     def _publish(self, state: State) -> None:
         self._pool.state = state
@@ -343,12 +218,12 @@ class Worker:
         if self._pool.committed_sequence == sequence - 1:
             return
         self._pool.await_turn(self._index, sequence)
-        waited, seen = 0, -1
+        waited, last = 0, -1
         while (committed := self._pool.committed_sequence) != sequence - 1:
-            waited = waited + 1 if self._trainer_is_gone and committed == seen else 0
+            waited = waited + 1 if self._trainer_is_gone and committed == last else 0
             if waited > (_LAST_HOPE_LOOKS if self._pool.is_stalled else _ORPHAN_LOOKS):
                 sys.exit(1)
-            seen = committed
+            last = committed
             self._wait(_TURN_POLL_MS)
             self._clear_bell()
         self._pool.await_turn(self._index, 0)
@@ -366,26 +241,22 @@ class Worker:
         except BlockingIOError:
             pass
 
-    def _touch_ahead(self) -> None:
-        """Have the kernel provide pages before the trainer needs them."""
-        goal = min(memory.round_up(self._ring.head + _TOUCH_AHEAD_BYTES), self._ring.capacity_bytes)
-        if goal > self._touched_bytes:
-            memory.populate(self._ring.data[self._touched_bytes : goal])
-            self._touched_bytes = goal
-
     def _report(self, notice: Notice) -> None:
         try:
-            self._socket.send(marshal.dumps(tuple(notice)), socket.MSG_DONTWAIT)
+            self._socket.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the trainer is gone or cannot listen; the counts in shared memory say it too
 
 
-def _free_bytes(path: str) -> int:
+def _reopened(fd: int) -> tuple[int, bool]:
+    """Exchange an inherited descriptor for one with a lock of its own; return it, and False where that cannot be."""
     try:
-        status = os.statvfs(os.path.dirname(path))
+        own = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return sys.maxsize  # whatever is wrong there, an attempt will tell
-    return status.f_bavail * status.f_frsize
+        return fd, False
+    has_lock = locks.hold(own)
+    os.close(fd)
+    return own, has_lock
 
 
 def _give_way() -> None:
@@ -398,12 +269,13 @@ def _give_way() -> None:
 
 
 def main(argument: str) -> None:
+    """Be a worker: what a process does that `supervisor.py` has started."""
     # The trainer decides when a worker ends: a signal to the whole job must not cost what was recorded before it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass  # whatever the trainer has closed
+    os.close(fd)
     _give_way()
     Worker(Config.from_argument(argument)).run()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

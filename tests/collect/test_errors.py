@@ -25,6 +25,7 @@ def test_a_tensor_that_cannot_be_exported(tmp_path: Path, caplog: pytest.LogCapt
     options = {"tensor_format": "npy"}
     record = SummaryRecord(tmp_path, num_process=processes, raise_exception=True, export_options=options)
     seconds = os.path.basename(record.log_dir).split(".")[4]
+    (tmp_path / f"export_{seconds}").rmdir()
     (tmp_path / f"export_{seconds}").write_text("in the way")
     record.add_value("tensor", "t", np.arange(3.0))
     with pytest.raises(RecordingError, match=r"A tensor of step 7 cannot be exported, in .*/tensor/t_7\.npy: "):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,3 +136,18 @@ def test_the_name_of_a_single_process_has_no_rank(tmp_path: Path, launched: Call
     launched()
     with SummaryRecord(tmp_path, num_process=0, dialect="tensorboard") as record:
         assert record.log_dir.endswith(".0")
+
+
+@pytest.mark.parametrize("options", [{}, {"dialect": "tensorboard"}, {"file_prefix": "other"}, {"file_suffix": "_x"}])
+def test_recorders_that_begin_in_one_second_export_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """Each has a directory for its tensors, whatever its event files are called."""
+    monkeypatch.setattr("time.time", lambda: 1_700_000_000.5)
+    for number in range(3):
+        of_this = options if number else {}
+        with SummaryRecord(tmp_path, num_process=0, export_options={"tensor_format": "npy"}, **of_this) as record:
+            record.add_value("tensor", "t", np.full(2, number, np.float32))
+            assert record.record(7)
+    exported = {path.name: np.load(path / "tensor" / "t_7.npy").tolist() for path in tmp_path.glob("export_*")}
+    assert exported == {f"export_{1_700_000_000 + number}": [number] * 2 for number in range(3)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -14,9 +13,7 @@ import pytest
 
 from instrument import Run, SummaryRecord, read
 from instrument.values import Event
-from instrument.write.ahead import Ticket
 from tests.collect.build import Said
-from tests.write.pools import handler, ring, signal_when, stopped
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
 
@@ -37,11 +34,6 @@ def opened(tmp_path: Path) -> Iterator[OpenRecord]:
     yield open_one
     for record in records:
         record.close()
-
-
-def is_ahead(record: SummaryRecord, tag: str = "large") -> bool:
-    """Whether the value is in the file already."""
-    return isinstance(record._added._items["tensor", tag].payload, Ticket)
 
 
 def filled(number: float, elements: int = LARGE) -> np.ndarray:  # type: ignore[type-arg]
@@ -66,7 +58,6 @@ def test_what_becomes_of_it_later_changes_nothing(opened: OpenRecord, tmp_path: 
         record.add_value("scalar", "loss", step / 2)
         record.add_value("histogram", "h", np.arange(1000.0))
         record.add_value("tensor", "large", value)
-        assert is_ahead(record) == (dialect == "mindspore")
         record.add_value("tensor", "small", filled(step, 20_000))
         array[:] = 9.0
         if step == 2:
@@ -83,8 +74,8 @@ def test_what_becomes_of_it_later_changes_nothing(opened: OpenRecord, tmp_path: 
     assert (record.stats.events, record.stats.lost, record.stats.dropped, record.stats.errors) == (3, 0, 0, 0)
 
 
-def test_it_takes_no_memory(opened: OpenRecord) -> None:
-    """64 MB pass through a queue of 1 MB, and the process grows by no copy of them."""
+def test_it_takes_one_copy(opened: OpenRecord) -> None:
+    """Of 64 MB that are added there is one copy until they are recorded, and none afterwards."""
     record = opened()
     large = filled(1.0, 16_000_000)
     record.add_value("tensor", "first", filled(0.0))
@@ -93,17 +84,16 @@ def test_it_takes_no_memory(opened: OpenRecord) -> None:
     before = process.memory_info().rss
     for step in range(1, 4):
         record.add_value("tensor", "large", large)
-        assert process.memory_info().rss - before < 16e6
+        assert process.memory_info().rss - before < 80e6
         assert record.record(step)
         assert process.memory_info().rss - before < 16e6
 
 
 def test_several_in_one_step(opened: OpenRecord, tmp_path: Path) -> None:
-    """One of them is in the file before the step is known, the others come with it."""
+    """Each is there."""
     record = opened()
     for tag in ("a", "b", "c"):
         record.add_value("tensor", tag, filled(ord(tag)))
-    assert [is_ahead(record, tag) for tag in ("a", "b", "c")] == [True, False, False]
     assert record.record(1)
     record.close()
     run = read(tmp_path)
@@ -120,39 +110,6 @@ def test_a_second_value_replaces_it(opened: OpenRecord, tmp_path: Path, said: Sa
     record.close()
     assert values(read(tmp_path)) == [(1, 2.0), (2, 4.0), (3, 6.0)]
     assert len(said("'large'")) == 1
-
-
-@pytest.mark.parametrize("tag", ["large", "other"])
-def test_an_interrupt_while_it_is_sent(opened: OpenRecord, tmp_path: Path, tag: str) -> None:
-    """From the keyboard, say: that value is not there, nor one of its name which it would have replaced; others are."""
-    record = opened()
-    sink: Any = record._sink
-    record.add_value("tensor", "large", filled(1.0))
-    record.add_value("scalar", "loss", 0.5)
-    assert is_ahead(record)
-    if tag == "other":
-        record.add_value("tensor", "large", filled(1.0, 10))
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with stopped(sink) as go_on, handler(interrupt):
-        with (
-            signal_when(lambda: ring(sink).head - ring(sink).tail > QUEUE_BYTES // 2),
-            pytest.raises(KeyboardInterrupt),
-        ):
-            record.add_value("tensor", tag, filled(2.0))
-        go_on()
-        record._write_beside(Event(7, 1.5, [], {"system/cpu": 3.0}))
-        record.add_value("tensor", "more", filled(3.0))
-        assert record.record(8)
-    record.close()
-    run = read(tmp_path)
-    assert run.damage == run.gaps == []
-    assert values(run, "more") == [(8, 3.0)]
-    assert run.scalars("loss").step.tolist() == [8]
-    assert sorted(run.tags()["tensor"]) == (["more"] if tag == "large" else ["large", "more"])
-    assert (record.stats.events, record.stats.lost) == (2, 0)
 
 
 def test_a_filter_may_drop_it(opened: OpenRecord, tmp_path: Path) -> None:
@@ -178,9 +135,7 @@ def test_something_is_recorded_beside_it(opened: OpenRecord, tmp_path: Path) -> 
     record.add_value("tensor", "large", filled(1.0))
     record.add_value("tensor", "small", filled(2.0, 20_000))
     record._write_beside(Event(7, 1.5, [], {"system/cpu": 3.0}))
-    assert not is_ahead(record)
     record.add_value("tensor", "other", filled(3.0))
-    assert is_ahead(record, "other")
     assert record.record(8)
     record.close()
     run = read(tmp_path)
@@ -191,7 +146,7 @@ def test_something_is_recorded_beside_it(opened: OpenRecord, tmp_path: Path) -> 
 
 
 def test_its_file_is_taken_away_meanwhile(opened: OpenRecord, tmp_path: Path, said: Said) -> None:
-    """With the file what was written of it is gone: that step is lost, which log, file and counts say, and no other."""
+    """It is not in the file before its step: it goes into the new one with all else."""
     record = opened()
     record.add_value("tensor", "large", filled(1.0))
     os.remove(record.log_dir)
@@ -201,10 +156,10 @@ def test_its_file_is_taken_away_meanwhile(opened: OpenRecord, tmp_path: Path, sa
     assert record.record(9)
     record.close()
     run = read(tmp_path)
-    assert values(run) == [(9, 2.0)]
-    assert [(gap.events, gap.first_step) for gap in run.gaps] == [(1, 8)]
-    assert record.stats.lost == 1
-    assert len(said("the first at step 8: what was written of it")) == 1
+    assert values(run) == [(8, 1.0), (9, 2.0)]
+    assert run.gaps == []
+    assert record.stats.lost == 0
+    assert len(said("it was deleted or cut")) == 1
 
 
 @pytest.mark.parametrize("options", [{"max_file_size": 1 << 30}, {"on_full": "drop"}, {"num_process": 0}])
@@ -214,7 +169,6 @@ def test_where_it_is_copied(tmp_path: Path, options: dict[str, object]) -> None:
     with SummaryRecord(tmp_path, **arguments) as record:  # type: ignore[arg-type]
         array = filled(1.0)
         record.add_value("tensor", "large", array)
-        assert not is_ahead(record)
         array[:] = 2.0
         assert record.record(1)
     assert values(read(tmp_path)) == [(1, 1.0)]

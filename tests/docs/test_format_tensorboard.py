@@ -9,10 +9,10 @@ import numpy as np
 
 from instrument import SummaryRecord, read
 from instrument.codec import schema
+from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame
+from instrument.ringfile import commit
 from instrument.values import Event, Gap, Item
-from instrument.write import commit
-from instrument.write.layout import LAYOUTS
 from tests.docs import plain_tensorboard
 from tests.docs.plain_tensorboard import File
 

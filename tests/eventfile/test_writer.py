@@ -156,7 +156,7 @@ def test_short_writes_are_continued(
 def test_many_large_pieces_take_several_calls(
     writer: EventFileWriter, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No call gets more pieces than the system takes; the bytes are those of all of them."""
+    """No call gets more pieces than the system takes, nor many megabytes; the bytes are those of all of them."""
     calls: list[int] = []
     real = os.pwritev
 
@@ -167,7 +167,8 @@ def test_many_large_pieces_take_several_calls(
     monkeypatch.setattr(os, "pwritev", pwritev)
     pieces = [bytes((index % 251,)) * 65_536 for index in range(1100)]
     assert writer.append(pieces, 0) == 1100 * 65_536
-    assert calls == [512, 512, 76]
+    assert max(calls) <= 512
+    assert sum(calls) == 1100
     assert path.read_bytes() == b"".join(pieces)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 import traceback
 from collections import Counter
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from instrument.ringfile import recover
 from tests.faults import ledger
 from tests.faults.processes import (
     BACKLOG_SECONDS,
@@ -217,6 +219,35 @@ def trip_trainers(seed: int, folder: Path, kills: int) -> Tally:
     return _run("trainers killed between two lines", seed, folder, [1] * kills, one)
 
 
+#: So long after its workers is a trainer killed.
+_LATER_SECONDS = 0.6
+
+
+def kill_workers_then_trainers(seed: int, folder: Path, kills: int) -> Tally:
+    """Kill all workers of a trainer and then itself, before or after there are successors."""
+
+    def one(rng: np.random.Generator, place: Path, _: int) -> Tally:
+        tally = Tally(kills=1)
+        plan = _plan(rng, place, TRAINER_MIXES, events=-1, forks=0.0, export=False)
+        with Trainer(plan) as trainer:
+            trainer.wait_until_open()
+            pause(rng.uniform(0, 0.3))
+            for pid in trainer.workers():
+                os.kill(pid, signal.SIGKILL)
+            pause(rng.uniform(0, _LATER_SECONDS))
+            trainer.kill()
+            trainer.process.wait()
+            wait_until(lambda: not trainer.living(), BACKLOG_SECONDS)
+            recovered = recover.recover_all(plan.directory)
+            tally.during["with a ring file" if recovered else "without a ring file"] += 1
+            tally.complaints += [result.problem for result in recovered if result.problem or result.damage]
+            tally.complaints += [name for name in os.listdir(plan.directory) if name.startswith(".")]
+            _check(plan, True, tally)
+        return tally
+
+    return _run("workers, then trainers killed", seed, folder, [1] * kills, one)
+
+
 def _pick_events(rng: np.random.Generator) -> int:
     """Without end, mostly; after a few a trainer may be killed while it closes."""
     return int(rng.choice((-1, -1, -1, 30)))
@@ -309,7 +340,7 @@ def kill_recorders(seed: int, folder: Path, kills: int, kills_a_round: int) -> T
         tally = Tally(kills=1)
         with Trainer(_plan(rng, place, RECORD_MIXES, front="record")) as trainer:
             hunter = _hunt(trainer, rng, number)
-            hunter.wait_for_successors()  # nothing is promised where both are dead at a time
+            hunter.wait_for_successors()
             _kill_and_check(rng, trainer, tally)
         _count(trainer, hunter, tally)
         return tally

@@ -16,10 +16,10 @@ import numpy as np
 
 from instrument import Run
 from instrument.codec import wire
+from instrument.codec.dialects import LAYOUTS, LINEAGE, OTHERS, SCALARS, SUMMARY, Layout
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import LINEAGE_KINDS, Event
-from instrument.write.layout import LAYOUTS, LINEAGE, OTHERS, SCALARS, SUMMARY, Layout
 from tests.faults import oracle, plain_files
 from tests.faults.plain_files import Frame
 from tests.faults.trainer import Plan

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from instrument.write.worker import Config, PoolMemory
+from instrument.write.shared import Config, PoolMemory
 from tests.faults import ledger
 from tests.faults.trainer import Plan
 from tests.write.build import ROOT, wait_until
@@ -124,7 +124,7 @@ class Hunter:
         wait_until(lambda: bool(trainer.workers()))
         config = next(iter(trainer.workers().values()))
         fd = os.open(f"/proc/{trainer.process.pid}/fd/{config.memory}", os.O_RDWR)
-        self._pool = PoolMemory(fd, len(config.bells), config.ring_bytes)
+        self._pool = PoolMemory(fd)
         os.close(fd)
 
     def hunt(self) -> None:

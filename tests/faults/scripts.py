@@ -26,6 +26,10 @@ def tensor(step, elements):
     import numpy
     return Event.of(step, time.time(), [Item("tensor", "w", numpy.full(elements, step, "f4"), "float32")])
 
+def worker_pids(sink):
+    processes = (sink._producer.supervisor.process(index) for index in range(64))
+    return [process.pid for process in processes if process is not None]
+
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 

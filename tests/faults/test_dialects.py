@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument import read
 from instrument.values import Event, Item
 from instrument.write.sink import Sink
 from tests.docs.plain_frames import all_fields
 from tests.docs.plain_reader import gap
 from tests.faults import plain_files
 from tests.faults.test_disk import no_more_descriptors, said_at
-from tests.write.build import custom, tensor, wait_until
+from tests.write.build import both, custom, scalar, tensor, wait_until
 from tests.write.conftest import OpenSink, sink_at
 
 __all__ = ["sink_at"]
@@ -41,6 +42,17 @@ def held(directory: Path) -> dict[str, list[int]]:
         for path in paths
         if not path.name.endswith("_lineage")
     }
+
+
+def mixed(step: int) -> Event:
+    """Something for each file of each dialect."""
+    return both(step)._replace(items=[*both(step).items, *tensor(step, 3).items])
+
+
+def shown(directory: Path) -> list[int]:
+    """The steps of the scalar that readers find in a directory."""
+    run = read(directory)
+    return run.scalars("loss").step.tolist() if "loss" in run.tags().get("scalar", []) else []
 
 
 def files_of(dialect: str, steps: list[int]) -> dict[str, list[int]]:
@@ -110,6 +122,25 @@ def test_a_directory_that_vanishes(
     assert all("before step 1 is lost: it was deleted" in text for text in said)
 
 
+@pytest.mark.parametrize("how", ["deleted", "renamed"])
+@pytest.mark.parametrize("dialect", ["mindspore", "tensorboard", "both"])
+@WORKERS
+def test_a_directory_that_vanishes_before_a_file_is_needed(
+    sink_at: OpenSink, tmp_path: Path, dialect: str, count: int, how: str
+) -> None:
+    """A file that is needed for the first time is made with its directory: no event is refused for it."""
+    directory = tmp_path / "run"
+    sink = sink_at(count, directory=directory, dialect=dialect)
+    assert sink.write(scalar(0))
+    sink.flush()
+    shutil.rmtree(directory) if how == "deleted" else directory.rename(tmp_path / "elsewhere")
+    assert all(sink.write(mixed(step)) for step in range(1, 5))
+    sink.close()
+    assert (sink.stats.lost, sink.stats.dropped, sink.stats.events) == (0, 0, 5)
+    assert sorted({step for path in tmp_path.iterdir() for step in shown(path)} - {0}) == [1, 2, 3, 4]
+    assert read(directory).lineage["custom" if dialect != "tensorboard" else "hparams"]
+
+
 @DIALECTS
 @WORKERS
 def test_no_descriptor_is_left(sink_at: OpenSink, tmp_path: Path, dialect: str, count: int) -> None:
@@ -165,6 +196,6 @@ def test_a_flush_to_the_disk(
     for step in range(20):
         sink.write(custom(step)._replace(scalars={"loss": 1.0}))
     sink.flush(sync=True)
-    assert set(synced) == {str(tmp_path), *map(str, tmp_path.iterdir())}
+    assert set(synced) == {str(tmp_path), *map(str, tmp_path.glob("[!.]*"))}
     assert len(synced) == (5 if dialect == "both" else 3)
     assert {path: os.path.getsize(path) for path in synced} == synced

@@ -67,6 +67,11 @@ def test_trainers_are_killed(tmp_path: Path, seed: int, settle: Settle) -> None:
     settle(campaign.kill_trainers(seed, tmp_path, KILLS))
 
 
+def test_workers_and_then_trainers_are_killed(tmp_path: Path, seed: int, settle: Settle) -> None:
+    """What nobody could write any more is in the ring file, and recovery appends it once."""
+    settle(campaign.kill_workers_then_trainers(seed, tmp_path, KILLS))
+
+
 def test_trainers_die_between_two_lines(tmp_path: Path, seed: int, settle: Settle) -> None:
     """The same at moments that no clock would hit, such as in the middle of publishing an event."""
     settle(campaign.trip_trainers(seed, tmp_path, KILLS))

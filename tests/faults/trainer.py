@@ -18,6 +18,7 @@ import sys
 import time
 from typing import Any, NamedTuple, Protocol
 
+from instrument import processes
 from instrument.values import Event
 from tests.faults import mixes
 
@@ -118,7 +119,16 @@ class RecordFront:
         return self._record.record(event.step)
 
 
+def arm_workers() -> None:
+    """Have workers find the tripwire, which they do not by themselves: nothing of ours is on their path."""
+    if "INSTRUMENT_TEST_TRIPWIRE" in os.environ:
+        folder = os.path.join(os.path.dirname(__file__), "tripwire")
+        arms = f"import sys; sys.path.insert(0, {folder!r}); import sitecustomize; sys.path.pop(0)\n"
+        processes._BOOTSTRAP = arms + processes._BOOTSTRAP
+
+
 def train(plan: Plan) -> None:
+    arm_workers()
     book = os.open(plan.book, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     front: Front = {"sink": SinkFront, "record": RecordFront}[plan.front](plan)
     say({"open": True})

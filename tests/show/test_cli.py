@@ -148,7 +148,7 @@ def test_ls_gives_a_line_a_run(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lenet[1] == "1 scalar, 1 image, 2 tensor, 1 histogram, 1 graph"
     assert lenet[2] == "0..8"
     assert re.fullmatch(r"19(69|70)-\d\d-\d\d \d\d:\d\d:20[+-]\d{4}", lenet[3])
-    assert lenet[4] == "1 superseded point, 1 unfinished end"
+    assert lenet[4] == "3 NaN or infinite from step 1, 1 superseded point, 1 unfinished end"
 
 
 def test_a_profile_is_listed_and_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +186,7 @@ def test_ls_without_a_directory_looks_here(
     [
         ("empty", "no event file at or below {}, folders searched: 1; give the summary_dir or log_dir of a run"),
         ("missing", "{} does not exist; the directory of a run or of several, or an event file is expected"),
-        ("file", "{} is no event file by its name"),
+        ("file", "{} is an empty file, and no event file"),
     ],
 )
 def test_ls_of_nothing_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str) -> None:

@@ -217,7 +217,15 @@ def test_the_text_has_everything_and_its_advice(
         "2 checks, 1 failed",
     ]
     assert main(["doctor", "--csv"]) == 1
-    assert capsys.readouterr().out.splitlines()[2] == "two,fails,0.0,bad,Mend it."
+    assert capsys.readouterr().out.splitlines() == [
+        "table,is_well,name,value,status,detail,advice,seconds",
+        "report,false,,,,,,",
+        "system,,python,CPython 3,,,,",
+        "versions,,instrument,0,,,,",
+        "versions,,psutil,,,,,",
+        "findings,,one,,works,well,,1.234",
+        "findings,,two,,fails,bad,Mend it.,0.0",
+    ]
 
 
 def test_a_check_is_timed_and_its_error_told() -> None:

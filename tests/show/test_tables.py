@@ -81,3 +81,17 @@ def test_a_table_without_rows_is_its_header() -> None:
 def test_width_in_columns() -> None:
     """Emoji and East Asian characters take two columns, combining marks none."""
     assert [columns(text) for text in ("abc", "\N{ROCKET}", "中文", "e\u0301", "é")] == [3, 2, 4, 1, 1]
+
+
+def test_what_is_wrong_has_a_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is asked for; headings are bold, and without colours the text is the same."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    plain = table(["TAG", "NOT FINITE"], [["loss", "1 from step 2"], ["x", ""]])
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert table(["TAG", "NOT FINITE"], [["loss", "1 from step 2"], ["x", ""]]).splitlines() == [
+        "\x1b[1mTAG   NOT FINITE\x1b[0m",
+        "loss  \x1b[31m1 from step 2\x1b[0m",
+        "x",
+    ]
+    assert plain.splitlines() == ["TAG   NOT FINITE", "loss  1 from step 2", "x"]

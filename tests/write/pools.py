@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import signal
-import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from instrument.processes import Process
 from instrument.write.pool import PoolSink
 from instrument.write.ring import Ring
 from tests.write.build import wait_until
@@ -20,15 +21,15 @@ from tests.write.build import wait_until
 SMALL_RING = 64 << 10
 
 
-def process(sink: PoolSink, index: int = 0) -> subprocess.Popen[bytes]:
+def process(sink: PoolSink, index: int = 0) -> Process:
     """Worker `index` as it is now."""
-    found = sink._feed.crew.process(index)
+    found = sink._producer.supervisor.process(index)
     assert found is not None
     return found
 
 
 def ring(sink: PoolSink, index: int = 0) -> Ring:
-    return sink._feed.pool.rings[index]
+    return sink._producer.pool.rings[index]
 
 
 @contextmanager
@@ -89,7 +90,9 @@ def signal_when(is_true: Callable[[], bool]) -> Any:
     return beside(send)
 
 
-def is_full(sink: PoolSink, need: int) -> Callable[[], bool]:
-    """Whether ring 0 has less room than `need`: who writes so much waits."""
-    first = ring(sink)
-    return lambda: first.capacity_bytes - (first.head - first.tail) < need
+def is_waiting() -> bool:
+    """True while the main thread waits for room: for a worker, or for all that is not committed."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_code.co_name != "_wait_for_room":
+        frame = frame.f_back
+    return frame is not None

@@ -119,10 +119,10 @@ def close(book: Book) -> Callable[[], object]:
 def flush_without_a_worker(book: Book) -> Callable[[], object]:
     """The worker is dead, and it is `flush` that replaces it."""
     sink = book.sink
-    sink._lock.acquire()  # the watching thread does not
+    sink._lock.acquire()  # the monitor does not
     worker = process(sink)
     worker.kill()
-    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    assert worker.wait(20)
     book.write(scalar(10))
 
     def call() -> None:
@@ -164,9 +164,11 @@ def places_before(sink_at: OpenSink, prepare: Callable[[Book], Callable[[], obje
     worker.send_signal(signal.SIGCONT)
     for step in range(2000, 2003):
         book.write(scalar(step))
-        assert book.answers[step] or book.sink._feed.is_over
+        assert book.answers[step] or book.sink._producer.is_over
     book.sink.close()
-    wait_for_workers_to_end(book.sink.path)  # one that an interrupted `close` did not wait for ends by itself
+    wait_for_workers_to_end(
+        os.path.dirname(book.sink.path)
+    )  # one that an interrupted `close` did not wait for ends by itself
     book.check(is_sure=action != "close")
     return handler.seen
 

@@ -13,11 +13,13 @@ import pytest
 
 from instrument.codec import event as event_codec
 from instrument.codec import wire
+from instrument.codec.dialects import LAYOUTS
 from instrument.codec.lineage import custom_message
 from instrument.eventfile.reader import EventFileReader
+from instrument.ringfile import commit
+from instrument.ringfile.commit import LINEAGE, SUMMARY, Committer, Job, Notice
+from instrument.ringfile.control import State
 from instrument.values import Event, Gap, Item
-from instrument.write import commit
-from instrument.write.commit import LINEAGE, SUMMARY, Committer, Job, Notice, State
 from instrument.write.exports import export_tensors
 from instrument.write.limits import item_bound_bytes, upper_bound_bytes
 from tests.write.build import both, custom, frame_count, gaps, numbers, scalar, tensor
@@ -256,51 +258,84 @@ def test_a_lost_event(desk: Desk) -> None:
     assert gaps(desk.paths[SUMMARY]) == [Gap(1, 7, 7, "workers die of it")]
 
 
+def reserve(limit: int) -> int:
+    """The room that a file keeps for what says that events are missing."""
+    return commit.gap_bytes(limit, LAYOUTS["mindspore"])
+
+
 def test_the_limit(tmp_path: Path) -> None:
-    """The first event that does not fit closes the file, for smaller ones too: whole frames only, one notice."""
-    one, large = size(scalar(1))[SUMMARY], size(tensor(3, 1000))[SUMMARY]
-    desk = Desk(tmp_path, 3 * one)
-    desk.apply(scalar(1), scalar(2), tensor(3, 1000), scalar(4))
-    assert 2 * one + large > 3 * one
-    assert desk.state == State(4, 2 * one, 0, 2, 0, 1 << SUMMARY, 2)
-    desk.apply(scalar(5), tensor(6, 1000))
-    assert desk.state == State(6, 2 * one, 0, 2, 0, 1 << SUMMARY, 4)
-    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (2, 2.0)]
-    assert desk.notices == [Notice("limit", 3, desk.paths[SUMMARY], f"max_file_size is {3 * one}")]
+    """The first event that does not fit into what little is left closes the file: whole frames only, one notice."""
+    one = size(scalar(1))[SUMMARY]
+    limit = 10 * one + reserve(10 * one + 100)
+    desk = Desk(tmp_path, limit)
+    desk.apply(*(scalar(step) for step in range(1, 10)))
+    desk.apply(tensor(10, 100), scalar(11))
+    assert desk.state == State(11, 9 * one, 0, 9, 0, 1 << SUMMARY, 2)
+    desk.apply(scalar(12), tensor(13, 1000))
+    assert desk.state == State(13, 9 * one, 0, 9, 0, 1 << SUMMARY, 4)
+    assert numbers(desk.paths[SUMMARY]) == [(step, float(step)) for step in range(1, 10)]
+    assert desk.notices == [Notice("limit", 10, desk.paths[SUMMARY], f"max_file_size is {limit}")]
+
+
+def test_an_event_too_large_for_a_file_with_room(tmp_path: Path) -> None:
+    """It is left out alone, with a notice of its own; what fits is written, whatever came before it."""
+    desk = Desk(tmp_path, 10_000)
+    desk.apply(scalar(1), tensor(2, 5000), scalar(3))
+    desk.apply(tensor(4, 5000))
+    desk.apply(scalar(5))
+    assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (3, 3.0), (5, 5.0)]
+    assert (desk.state.full, desk.state.events, desk.state.refused) == (0, 3, 2)
+    assert desk.notices[0] == Notice("large", 2, desk.paths[SUMMARY], "max_file_size is 10000")
+
+
+def test_a_full_file_has_room_for_a_gap(tmp_path: Path) -> None:
+    """What says that events are missing fits into a file that is closed, whatever the numbers in it."""
+    limit = 2000
+    desk = Desk(tmp_path, limit)
+    desk.apply(*(scalar(step) for step in range(1, 100)))
+    assert desk.state.full == 1 << SUMMARY
+    length = desk.sizes[SUMMARY]
+    gap = Gap(2**63 - 1, -(2**63), -1, commit.limit_reason(limit))
+    desk.apply(commit.gap_event(gap))
+    assert length < desk.sizes[SUMMARY] <= limit
+    assert gaps(desk.paths[SUMMARY]) == [gap]
 
 
 @pytest.mark.parametrize("spare", [-1, 0, 1])
 def test_the_limit_to_the_byte(tmp_path: Path, spare: int) -> None:
-    """A file may be as large as the limit, and not one byte larger."""
-    desk = Desk(tmp_path, 3 * size(scalar(1))[SUMMARY] + spare)
-    desk.apply(*(scalar(step) for step in range(1, 6)))
-    assert numbers(desk.paths[SUMMARY]) == [(step, float(step)) for step in range(1, 4 if spare >= 0 else 3)]
+    """With the room for a gap, a file may be as large as the limit, and not one byte larger."""
+    limit = 10 * size(scalar(1))[SUMMARY] + spare
+    limit += reserve(limit)
+    desk = Desk(tmp_path, limit)
+    desk.apply(*(scalar(step) for step in range(1, 15)))
+    assert numbers(desk.paths[SUMMARY]) == [(step, float(step)) for step in range(1, 11 if spare >= 0 else 10)]
 
 
 def test_each_file_has_its_own_limit(tmp_path: Path) -> None:
     """A full summary file leaves the lineage file open, and the other way round."""
     desk = Desk(tmp_path, 1000)
-    desk.apply(*(tensor(step, 50) for step in range(1, 10)))
+    desk.apply(*(scalar(step) for step in range(1, 50)))
     assert desk.state.full == 1 << SUMMARY
     desk.apply(custom(10))
     assert (desk.state.full, desk.sizes[LINEAGE]) == (1 << SUMMARY, size(custom(10))[LINEAGE])
     events = desk.state.events
     desk.apply(both(11))  # its lineage is written, but it is not whole
     assert desk.state[2:4] == (2 * size(custom(10))[LINEAGE], events)
-    desk.apply(custom(12, "x" * 1000), custom(13))
+    desk.apply(*(custom(step) for step in range(12, 60)))
     assert desk.state.full == 1 << SUMMARY | 1 << LINEAGE
     assert [notice.path for notice in desk.notices] == list(desk.paths)
-    assert frame_count(desk.paths[LINEAGE]) == 2
+    assert frame_count(desk.paths[LINEAGE]) == 1000 // size(custom(10))[LINEAGE]
 
 
 def test_a_full_file_stays_full_for_a_successor(tmp_path: Path) -> None:
     """The limit's notice comes once, though another worker goes on."""
-    desk = Desk(tmp_path, 100)
-    desk.apply(tensor(1, 100))
-    desk.committer = Committer(100, desk.notices.append)
-    desk.apply(scalar(2))
-    assert desk.state == State(2, 0, 0, 0, 0, 1 << SUMMARY, 2)
-    assert [notice.step for notice in desk.notices] == [1]
+    desk = Desk(tmp_path, 500)
+    desk.apply(*(scalar(step) for step in range(1, 20)))
+    state = desk.state
+    desk.committer = Committer(500, desk.notices.append)
+    desk.apply(scalar(20))
+    assert desk.state == state._replace(sequence=20, refused=state.refused + 1)
+    assert len(desk.notices) == 1
 
 
 # ---------------------------------------------------------------------- files that others delete

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from instrument.codec import event, wire
+from instrument.ringfile.commit import Committer
 from instrument.values import Event, Item
-from instrument.write.commit import Committer
-from instrument.write.crew import Crew
 from instrument.write.limits import item_bound_bytes
+from instrument.write.supervisor import Supervisor
 from tests.write.build import gaps, scalar, steps, tensor
 from tests.write.conftest import OpenSink
 from tests.write.pools import process
@@ -78,7 +78,8 @@ def test_a_logging_handler_that_records(sink_at: OpenSink) -> None:
     def run() -> None:
         for step in range(200):
             if step % 50 == 0:
-                os.kill(sink._feed.crew._workers[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+                sink.flush()
+                os.kill(sink._producer.supervisor._workers[0].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
             log.warning("step %d", step)
             sink.write(scalar(step))
         sink.flush()
@@ -152,15 +153,15 @@ def test_a_fork_while_a_lock_is_held(sink_at: OpenSink, tmp_path: Path) -> None:
 def test_a_fork_while_workers_end(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that another thread forks in the middle of `close` waits for no lock either."""
     sink = sink_at(1)
-    end, answers = Crew.end, []
+    end, answers = Supervisor.end, []
 
-    def fork_and_end(self: Crew) -> bool:
+    def fork_and_end(self: Supervisor) -> bool:
         thread = threading.Thread(target=lambda: answers.append(in_a_fork(lambda: sink.stats.events == 0)))
         thread.start()
         thread.join()
         return end(self)
 
-    monkeypatch.setattr(Crew, "end", fork_and_end)
+    monkeypatch.setattr(Supervisor, "end", fork_and_end)
     assert sink.write(scalar(1))
     sink.close()
     assert answers == [True]

@@ -7,18 +7,14 @@ import signal
 import threading
 import time
 
-import numpy as np
 import pytest
 
 from instrument.codec import event
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import Event, Item
-from instrument.write import message, stream
-from instrument.write.crew import Crew
-from instrument.write.ring import chunks
-from tests.write.build import scalar, steps, tensor, wait_for_workers_to_end, wait_until
+from instrument.write.supervisor import Supervisor
+from tests.write.build import scalar, steps, tensor, wait_for_workers_to_end
 from tests.write.conftest import OpenSink
-from tests.write.pools import SMALL_RING, handler, is_full, messages, process, ring, signal_when, stopped
+from tests.write.pools import SMALL_RING, handler, is_waiting, messages, signal_when, stopped
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
 
@@ -33,7 +29,7 @@ def test_recording_in_a_signal_handler(sink_at: OpenSink, caplog: pytest.LogCapt
         go_on()
 
     with stopped(sink) as go_on, handler(record):
-        with signal_when(is_full(sink, 1000)):
+        with signal_when(is_waiting):
             assert all(sink.write(tensor(step, 100)) for step in range(200))
         assert answers == [False]
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -57,7 +53,7 @@ def steps_so_far(path: str) -> list[int]:
 
 @pytest.mark.parametrize("elements", [100, 40_000])
 def test_flushing_in_a_signal_handler(sink_at: OpenSink, elements: int) -> None:
-    """Inside a `write`, of a record in one piece or in several, it returns when everything before is readable."""
+    """Inside a `write`, of a record smaller or larger than the ring, it returns when all before it is readable."""
     sink = sink_at(1, ring_bytes=SMALL_RING)
     found: list[list[int]] = []
 
@@ -66,11 +62,11 @@ def test_flushing_in_a_signal_handler(sink_at: OpenSink, elements: int) -> None:
         sink.flush()
         found.append(steps_so_far(sink.path))
 
-    need = 1000 if elements == 100 else SMALL_RING // 4 + 64
     assert all(sink.write(tensor(step, 100)) for step in range(20))
     sink.flush()
-    with stopped(sink) as go_on, handler(flush), signal_when(is_full(sink, need)):
-        assert all(sink.write(tensor(step, elements)) for step in range(20, 200))
+    with stopped(sink) as go_on, handler(flush), signal_when(is_waiting):
+        assert sink.write(scalar(20))
+        assert all(sink.write(tensor(step, elements)) for step in range(21, 200))
     sink.close()
     (at_flush,) = found
     assert len(at_flush) >= 20
@@ -90,12 +86,12 @@ def test_closing_in_a_signal_handler(sink_at: OpenSink, elements: int, leaves: b
         if leaves:
             raise SystemExit(3)
 
-    need = 1000 if elements == 100 else SMALL_RING // 4 + 64
     answers = [sink.write(tensor(step, 100)) for step in range(20)]
     sink.flush()
-    with stopped(sink) as go_on, handler(close), signal_when(is_full(sink, need)):
+    with stopped(sink) as go_on, handler(close), signal_when(is_waiting):
         try:
-            for step in range(20, 200):
+            answers.append(sink.write(scalar(20)))
+            for step in range(21, 200):
                 answers.append(sink.write(tensor(step, elements)))
         except SystemExit:
             assert leaves
@@ -133,17 +129,17 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("elements", "room"), [(100, 1000), (40_000, 32_832)], ids=["one piece", "chunks"])
-def test_an_interrupt_while_write_waits_for_room(sink_at: OpenSink, elements: int, room: int) -> None:
+@pytest.mark.parametrize("elements", [100, 40_000], ids=["smaller", "larger"])
+def test_an_interrupt_while_write_waits_for_room(sink_at: OpenSink, elements: int) -> None:
     """An exception out of a blocked `write` leaves no gap and nothing of its event."""
     sink = sink_at(1, ring_bytes=128 << 10)
     assert sink.write(tensor(0, 100))
     sink.flush()
     written = [0]
     with stopped(sink) as go_on, handler(interrupt):
-        with signal_when(is_full(sink, room)), pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        with signal_when(is_waiting), pytest.raises(KeyboardInterrupt):  # noqa: PT012
             for step in range(1, 400):
-                assert sink.write(tensor(step, elements))
+                assert sink.write(tensor(step, elements if step > 1 else 100))
                 written.append(step)
         assert sink.stats.pending == len(written) - 1
         timer = threading.Timer(0.1, go_on)
@@ -157,59 +153,48 @@ def test_an_interrupt_while_write_waits_for_room(sink_at: OpenSink, elements: in
     assert sink.stats.pending == 0
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_an_interrupt_between_chunks(sink_at: OpenSink, count: int) -> None:
-    """Who has begun to write a large record takes it back before anything else is written, and nothing else with it."""
-    sink = sink_at(count, ring_bytes=count * (128 << 10))
-    assert sink.write(tensor(0, 100))
+def test_an_interrupt_while_a_large_record_is_written(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a part of it in the file: nothing of it stays there, whoever writes next, and nothing is missing."""
+    sink = sink_at(1, ring_bytes=SMALL_RING)
+    assert sink.write(scalar(0))
     sink.flush()
-    with stopped(sink), handler(interrupt), signal_when(is_full(sink, 32_832)), pytest.raises(KeyboardInterrupt):
-        sink.write(tensor(1, 100_000))
+    whole = os.path.getsize(sink.path)
+    real = os.pwritev
+
+    def interrupted(fd: int, pieces: list[memoryview], offset: int) -> int:
+        assert real(fd, pieces, offset) > 100_000
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sink.write(tensor(1, 100_000))
+    assert os.path.getsize(sink.path) == whole
     for step in range(2, 50):
-        assert sink.write(tensor(step, 1000))
-    sink.flush()
-    assert steps(sink.path) == [0, *range(2, 50)]
+        assert sink.write(tensor(step, 100_000 if step == 20 else 100))
     sink.close()
     assert steps(sink.path) == [0, *range(2, 50)]
     assert (sink.stats.events, sink.stats.pending, sink.stats.lost) == (49, 0, 0)
 
 
-@pytest.mark.parametrize("dies", [False, True])
-def test_an_interrupt_while_a_large_record_is_encoded(sink_at: OpenSink, dies: bool) -> None:
-    """All of it has been sent: it is in the file, unless its worker dies of all moments then; no gap either way."""
-    sink = sink_at(1, ring_bytes=256 << 10)
-    sink.write(scalar(0))
+def test_closing_while_a_large_record_is_written(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a signal handler: it is whole in the file, and answered so; all is given back behind it."""
+    sink = sink_at(1, ring_bytes=SMALL_RING)
+    assert sink.write(scalar(0))
     sink.flush()
-    wait_until(lambda: ring(sink).tail == ring(sink).head)
-    event = Event.of(1, 1.0, (Item("histogram", "h", np.linspace(0.0, 1.0, 1_000_000), "float64"),))
-    end = ring(sink).head
-    for view, _ in chunks(message.pack_for_stream(event, "", stream.order), (256 << 10) // 4):
-        end += 64 + len(view) + -len(view) % 64
-    with handler(interrupt), signal_when(lambda: ring(sink).head == end), pytest.raises(KeyboardInterrupt):
-        sink.write(event)
-    if dies:
-        process(sink).kill()
-    for step in range(2, 50):
-        assert sink.write(scalar(step))
-    sink.close()
-    found = steps(sink.path)
-    assert found in ([0, *range(2, 50)], list(range(50)))
-    assert dies or found == list(range(50))
-    assert sink.stats.pending == 0
+    real = os.pwritev
 
+    def interrupted(fd: int, pieces: list[memoryview], offset: int) -> int:
+        written = real(fd, [memoryview(b"".join(pieces))[:100_000]], offset)
+        monkeypatch.setattr(os, "pwritev", real)
+        sink.close()
+        return written
 
-def test_a_large_event_that_is_given_up(sink_at: OpenSink) -> None:
-    """Interrupted on its way, by whose worker died then: no half frame stays in the file, although nothing follows."""
-    sink = sink_at(1, ring_bytes=256 << 10)
-    sink.write(scalar(0))
-    sink.flush()
-    whole = os.path.getsize(sink.path)
-    with handler(interrupt), signal_when(lambda: os.path.getsize(sink.path) > whole), pytest.raises(KeyboardInterrupt):
-        sink.write(tensor(1, 25_000_000))
-    process(sink).kill()
-    sink.close()
-    assert steps(sink.path) == [0]
-    assert os.path.getsize(sink.path) == whole == sink.stats.bytes
+    monkeypatch.setattr(os, "pwritev", interrupted)
+    assert sink.write(tensor(1, 100_000))
+    assert not sink.write(scalar(2))
+    assert steps(sink.path) == [0, 1]
+    assert (sink.stats.events, sink.stats.pending, sink.stats.lost) == (2, 0, 0)
 
 
 def test_an_interrupt_where_close_ends_its_workers(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,12 +202,12 @@ def test_an_interrupt_where_close_ends_its_workers(sink_at: OpenSink, monkeypatc
     sink = sink_at(1)
     assert sink.write(scalar(1))
 
-    def interrupted(crew: Crew) -> bool:
+    def interrupted(supervisor: Supervisor) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Crew, "end", interrupted)
+    monkeypatch.setattr(Supervisor, "end", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:
         sink.close()
-    wait_for_workers_to_end(sink.path)
+    wait_for_workers_to_end(os.path.dirname(sink.path))
     assert kept.tb is not None
     assert steps(sink.path) == [1]

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from instrument.ringfile import commit
+from instrument.ringfile.control import State
 from instrument.values import Event, Gap, Item
-from instrument.write import commit
-from instrument.write.commit import State
 from instrument.write.pool import PoolSink
 from instrument.write.shared import PoolMemory
 from tests.write.build import custom, full_disk, gaps, scalar, steps, tensor, wait_until
@@ -34,41 +34,39 @@ def add_missing(sink: PoolSink, step: int) -> None:
 
 
 @needs_pwritev
-def test_an_event_beyond_the_limit_does_not_say_what_is_missing(
+def test_an_event_beyond_the_limit_joins_what_is_missing(
     sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log does not claim that a file says what it does not, and says how many are missing all the same."""
+    """What was missing before it is told with it, by the next event that fits."""
     sink = sink_at(0, max_file_bytes=300)
     assert sink.write(scalar(0))
     with full_disk(monkeypatch):
         assert not sink.write(scalar(1))
     assert not sink.write(tensor(2, 1000))
-    assert not sink.write(scalar(3))
+    assert sink.write(scalar(3))
     sink.close()
-    assert (steps(sink.path), gaps(sink.path)) == ([0], [])
-    assert (sink.stats.events, sink.stats.dropped, sink.stats.lost) == (1, 2, 1)
+    assert steps(sink.path) == [0, 3]
+    assert [(gap.events, gap.first_step, gap.last_step) for gap in gaps(sink.path)] == [(2, 1, 2)]
+    assert (sink.stats.events, sink.stats.dropped, sink.stats.lost) == (2, 1, 1)
     (said,) = [message for message in messages(caplog) if "events are missing from" in message]
-    assert said.startswith("1 events are missing")
-    assert said.endswith("the file could not be made to say so.")
+    assert said.startswith("2 events are missing")
+    assert said.endswith("the file says so at its place.")
 
 
 @needs_pool
-@pytest.mark.parametrize("at_the_end", [False, True])
-def test_a_pools_event_beyond_the_limit_does_not_say_what_is_missing(
-    sink_at: OpenSink, caplog: pytest.LogCaptureFixture, at_the_end: bool
-) -> None:
-    """With workers too, at an event and at the end."""
+@pytest.mark.parametrize("at_the_start", [False, True])
+def test_a_pools_event_beyond_the_limit_joins_what_is_missing(sink_at: OpenSink, at_the_start: bool) -> None:
+    """With workers too; where no event comes any more the file says so at its end."""
     sink = sink_at(1, max_file_bytes=300)
     assert sink.write(scalar(0))
-    if at_the_end:
+    if at_the_start:
         assert not sink.write(tensor(1, 1000))
     add_missing(sink, 2)
     assert not sink.write(tensor(3, 1000))
     sink.close()
-    assert (steps(sink.path), gaps(sink.path)) == ([0], [])
-    assert sink.stats.dropped == 1 + at_the_end
-    (said,) = [message for message in messages(caplog) if "events are missing from" in message]
-    assert said.endswith("the file could not be made to say so.")
+    assert steps(sink.path) == [0]
+    assert [(gap.events, gap.last_step) for gap in gaps(sink.path)] == [(2 + at_the_start, 3)]
+    assert sink.stats.dropped == 1 + at_the_start
 
 
 @WORKERS
@@ -95,7 +93,8 @@ def test_an_event_that_cannot_be_encoded_says_what_is_missing(sink_at: OpenSink,
     assert sink.write(scalar(6))
     sink.close()
     assert steps(sink.path) == [0, 6]
-    assert [(gap.events, gap.first_step) for gap in gaps(sink.path)] == [(1, 3), (1, 5)]
+    assert sum(gap.events for gap in gaps(sink.path)) == 2
+    assert gaps(sink.path)[0].first_step == 3
     assert (sink.stats.events, sink.stats.lost, sink.stats.pending) == (2, 1, 0)
 
 

@@ -14,8 +14,10 @@ import crc32c
 import numpy as np
 import pytest
 
+from instrument.errors import CorruptMessage
+from instrument.ringfile import record
 from instrument.write.memory import map_twice
-from instrument.write.ring import MORE, START, Ring, chunks
+from instrument.write.ring import Ring
 from tests.write.build import ROOT
 
 BLOCK = 64
@@ -37,15 +39,15 @@ def move(ring: Ring, position: int) -> None:
     ring._words[HEAD] = ring._words[TAIL] = position
 
 
-def put(ring: Ring, data: bytes, sequence: int = 1, flags: int = START) -> bool:
-    return ring.put([data], len(data), sequence, 0, flags)
+def put(ring: Ring, data: bytes, sequence: int = 1) -> bool:
+    return ring.put([data], len(data), sequence)
 
 
-def take(ring: Ring) -> tuple[int, int, bytes]:
+def take(ring: Ring) -> tuple[int, bytes]:
     """The record at the tail, given back to the producer."""
     chunk = ring.get(ring.tail)
     assert chunk is not None
-    result = (chunk.sequence, chunk.flags, bytes(chunk.payload))
+    result = (chunk.sequence, bytes(chunk.payload))
     ring.release(chunk.end)
     return result
 
@@ -63,17 +65,17 @@ def test_sizes_that_are_no_ring(capacity: int) -> None:
 
 
 def test_records_come_out_as_they_went_in() -> None:
-    """Payload, sequence number, flags and where the head begins; in order; None behind the last."""
+    """Payload, sequence number and where the head begins; in order; None behind the last."""
     ring = make()
     assert ring.get(0) is None
     assert put(ring, b"one", 1)
-    assert put(ring, b"", 2**63, START | MORE)
-    assert ring.put([b"th", memoryview(b"r"), b"", b"ee"], 5, 3, 4, MORE)
+    assert put(ring, b"", 2**63)
+    assert ring.put([b"th", memoryview(b"r"), b"", b"ee"], 5, 3, 4)
     found = []
     while (chunk := ring.get(ring.tail)) is not None:
-        found.append((chunk.sequence, chunk.flags, chunk.head_offset, bytes(chunk.payload)))
+        found.append((chunk.sequence, chunk.head_offset, bytes(chunk.payload)))
         ring.release(chunk.end)
-    assert found == [(1, START, 0, b"one"), (2**63, START | MORE, 0, b""), (3, MORE, 4, b"three")]
+    assert found == [(1, 0, b"one"), (2**63, 0, b""), (3, 4, b"three")]
     assert ring.head == ring.tail == room(3) + room(0) + room(5)
 
 
@@ -117,7 +119,7 @@ def test_a_full_ring_changes_nothing() -> None:
     assert (bytes(ring.data), ring._words.tolist()) == before
     take(ring)
     assert put(ring, b"y" * (PAGE // 4 - BLOCK), 4)
-    assert [take(ring)[::2] for _ in range(4)] == [
+    assert [take(ring) for _ in range(4)] == [
         (n, (b"x" if n < 4 else b"y") * (PAGE // 4 - BLOCK)) for n in (1, 2, 3, 4)
     ]
 
@@ -152,8 +154,8 @@ def test_no_room_is_lost_at_the_end() -> None:
         assert not put(ring, b"b" * (free - BLOCK + 1), 2)
         assert put(ring, b"b" * (free - BLOCK), 2)
         assert not put(ring, b"", 3)
-        assert take(ring) == (1, START, b"a" * 1000)
-        assert take(ring) == (2, START, b"b" * (free - BLOCK))
+        assert take(ring) == (1, b"a" * 1000)
+        assert take(ring) == (2, b"b" * (free - BLOCK))
         assert ring.head == ring.tail == position + PAGE
 
 
@@ -163,7 +165,7 @@ def test_positions_grow_on(position: int) -> None:
     ring = make(position=position)
     for sequence in range(12):
         assert put(ring, bytes([sequence]) * 100, sequence)
-        assert take(ring) == (sequence, START, bytes([sequence]) * 100)
+        assert take(ring) == (sequence, bytes([sequence]) * 100)
     assert ring.head == ring.tail == position + 12 * room(100)
 
 
@@ -178,11 +180,11 @@ def test_an_exception_while_copying_leaves_nothing() -> None:
     for position in range(0, PAGE, BLOCK):
         move(ring, position)
         with pytest.raises(KeyboardInterrupt):
-            ring.put(interrupted(), 128, 1)  # type: ignore[arg-type]
+            ring.put(interrupted(), 128, 1, 64)  # type: ignore[arg-type]
         assert ring.head == position
         assert ring.get(ring.tail) is None
         assert put(ring, b"whole" * 10, 2)
-        assert take(ring) == (2, START, b"whole" * 10)
+        assert take(ring) == (2, b"whole" * 10)
 
 
 class Witness:
@@ -203,14 +205,14 @@ class Witness:
 
 
 def test_the_head_moves_last() -> None:
-    """When a record is published all of it is in place: its length, number and flags, what was staged, and the rest."""
+    """When a record is published all of it is in place: length, number and checksums, what was staged, the rest."""
     witness = Witness()
     witness.ring = ring = Ring(make().data, witness, 0, 1)  # type: ignore[arg-type]
     assert ring.stage(memoryview(b"s" * 70)) is not None
     assert ring.put([b"ab", b"c"], 131, 7, 128)
     assert len(witness.seen) == 1
     other = make()
-    assert other.put([b"s" * 70, bytes(58), b"abc"], 131, 7, 128)
+    assert other.put([b"s" * 70, bytes(58), b"ab", b"c"], 131, 7, 128)
     assert witness.seen[0] == bytes(other.data[: other.head])
 
 
@@ -252,9 +254,9 @@ def test_staging_ends_where_the_room_ends() -> None:
     assert (ring.staged_bytes, ring.head) == (free, room(960))
     assert not ring.put([b"head"], free + 4, 2, free)  # full: only the staged bytes would fit
     assert ring.staged_bytes == free
-    assert take(ring) == (1, START, b"u" * 960)
+    assert take(ring) == (1, b"u" * 960)
     assert ring.put([b"head"], free + 4, 2, free)
-    assert take(ring) == (2, START, b"a" * (free - BLOCK) + b"b" * BLOCK + b"head")
+    assert take(ring) == (2, b"a" * (free - BLOCK) + b"b" * BLOCK + b"head")
 
 
 def test_staged_pieces_can_be_forgotten() -> None:
@@ -263,7 +265,7 @@ def test_staged_pieces_can_be_forgotten() -> None:
     assert ring.stage(memoryview(b"old" * 100)) is not None
     ring.staged_bytes = 0
     assert put(ring, b"new", 1)
-    assert take(ring) == (1, START, b"new")
+    assert take(ring) == (1, b"new")
 
 
 def test_staging_leaves_what_is_unread_alone(rng: np.random.Generator) -> None:
@@ -282,7 +284,7 @@ def test_staging_leaves_what_is_unread_alone(rng: np.random.Generator) -> None:
             waiting.append(expected + rest)
         ring.staged_bytes = 0
         while waiting and rng.integers(0, 2):
-            _, _, data = take(ring)
+            _, data = take(ring)
             whole = waiting.pop(0)
             # Between staged pieces stands what the ring held before.
             mask = np.frombuffer(whole, np.uint8) != 0
@@ -290,36 +292,67 @@ def test_staging_leaves_what_is_unread_alone(rng: np.random.Generator) -> None:
             assert (np.frombuffer(data, np.uint8)[mask] == np.frombuffer(whole, np.uint8)[mask]).all()
 
 
-# ---------------------------------------------------------------------- records larger than the ring
+# ---------------------------------------------------------------------- what is left when all processes are gone
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 7, 64, 1000])
-def test_chunks(chunk_bytes: int) -> None:
-    """Buffers are cut into chunks, none of two buffers: the first has START, all but the last MORE."""
-    buffers: list[bytes | memoryview] = [b"abc", b"", memoryview(bytes(range(100))), b"z"]
-    found = chunks(buffers, chunk_bytes)
-    parts = iter(found)
-    for buffer in buffers:
-        left = bytes(buffer)
-        while left:
-            view, _ = next(parts)
-            assert view == left[:chunk_bytes]
-            left = left[chunk_bytes:]
-    assert next(parts, None) is None
-    assert [flags for _, flags in found] == [START | MORE, *[MORE] * (len(found) - 2), 0]
+def test_an_empty_ring_starts_again_at_its_beginning() -> None:
+    """Records that are read at once use the same two pages again and again; positions only grow."""
+    ring = make(16 * PAGE)
+    before = bytes(ring.data[3 * PAGE : 16 * PAGE])
+    for sequence in range(1000):
+        assert put(ring, b"x" * 300, sequence)
+        assert take(ring) == (sequence, b"x" * 300)
+    assert ring.head == ring.tail > 16 * PAGE
+    assert bytes(ring.data[3 * PAGE : 16 * PAGE]) == before
 
 
-def test_one_chunk() -> None:
-    """A record that is one chunk has START alone, as a whole one has."""
-    assert [flags for _, flags in chunks([b"abc", b""], 3)] == [START]
+def test_staged_records_start_again_too() -> None:
+    """Where they fit; the padding before them is released as a record is."""
+    ring = make(64 * PAGE)
+    before = bytes(ring.data[24 * PAGE : 64 * PAGE])
+    data = memoryview(bytes(range(256)) * 160)
+    for sequence in range(100):
+        ring.restart(len(data))
+        assert ring.stage(data) is not None
+        assert ring.put([b"head"], len(data) + 4, sequence, len(data))
+        assert take(ring) == (sequence, bytes(data) + b"head")
+    assert bytes(ring.data[44 * PAGE : 64 * PAGE]) == before[20 * PAGE :]
+    while ring.head % ring.capacity_bytes < 80 << 10:
+        assert ring.stage(data) is not None
+        assert ring.put([b"head"], len(data) + 4, 100, len(data))
+        take(ring)
+    ring.restart(0)
+    assert ring.get(ring.tail) is None
+    assert ring.after_padding(ring.tail) == ring.head != ring.tail
 
 
-def test_chunks_are_not_copied() -> None:
-    """They are views of the buffers."""
-    array = np.arange(100, dtype=np.uint8)
-    (first, _), (second, _) = chunks([memoryview(array)], 64)
-    array[:] = 7
-    assert bytes(first) + bytes(second) == b"\x07" * 100
+def test_a_record_that_would_not_fit_there_is_put_where_the_head_is() -> None:
+    """Of a ring that is empty all of it can be used, wherever its head is."""
+    ring = make(16 * PAGE)
+    for sequence in range(200):
+        data = bytes([sequence]) * (15 * PAGE if sequence % 3 == 0 else 1000)
+        assert put(ring, data, sequence)
+        assert take(ring) == (sequence, data)
+
+
+@pytest.mark.parametrize("body", [0, 64, 64 << 10, 128 << 10])
+def test_records_have_checksums(body: int) -> None:
+    """Of header, head and body; that of a large body is added later, by whoever finds the time."""
+    ring = make(80 * PAGE)
+    for sequence in range(2):
+        assert ring.put([bytes(range(64)) * (body // 64), b"head"] if body else [b"head"], body + 4, sequence, body)
+    position = 0
+    for is_sealed in (body <= 64 << 10, True):
+        header = record.read_header(ring.data, position, ring.capacity_bytes)
+        assert header.is_sealed == is_sealed
+        record.verify(ring.data, position, header, trusts_unsealed=not is_sealed)
+        if not is_sealed:
+            with pytest.raises(CorruptMessage, match="had no checksum yet"):
+                record.verify(ring.data, position, header, trusts_unsealed=False)
+        ring.seal()
+    ring.data[record.HEADER_BYTES + body // 2] ^= 1
+    with pytest.raises(CorruptMessage, match="is wrong"):
+        record.verify(ring.data, 0, record.read_header(ring.data, 0, ring.capacity_bytes), trusts_unsealed=True)
 
 
 # ---------------------------------------------------------------------- two sides at once
@@ -376,6 +409,8 @@ def test_two_threads(rng: np.random.Generator, capacity: int) -> None:
 CONSUME = """
 import mmap, os, sys
 sys.path.insert(0, sys.argv[4])
+from instrument.errors import CorruptMessage
+from instrument.ringfile import record
 from instrument.write.memory import map_twice
 from instrument.write.ring import Ring
 from tests.write.test_ring import checksum

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from instrument.write.commit import State
-from instrument.write.ring import START
+from instrument.ringfile import create, header
+from instrument.ringfile.control import State
 from instrument.write.shared import PoolMemory
 from tests.write.build import ROOT
 
@@ -22,16 +22,16 @@ PAGE = mmap.PAGESIZE
 def pool_fd() -> Iterator[int]:
     """Memory for a pool of two workers."""
     with tempfile.TemporaryFile() as file:
-        file.truncate(PoolMemory.size_bytes(2, PAGE))
+        create.initialise(file.fileno(), header.of_this_process("mindspore", 2, PAGE, None))
         yield file.fileno()
 
 
 WRITE_STATES = """
 import sys, time
-sys.path.insert(0, sys.argv[3])
-from instrument.write.commit import State
+sys.path.insert(0, sys.argv[2])
+from instrument.ringfile.control import State
 from instrument.write.shared import PoolMemory
-pool = PoolMemory(int(sys.argv[1]), 2, int(sys.argv[2]))
+pool = PoolMemory(int(sys.argv[1]))
 deadline = time.monotonic() + 1
 number = 0
 while time.monotonic() < deadline:
@@ -43,8 +43,8 @@ print(number)
 
 def test_the_state_is_never_half_written(pool_fd: int) -> None:
     """Read as fast as one can while another process writes: all fields are of one state, and states only grow."""
-    pool = PoolMemory(pool_fd, 2, PAGE)
-    command = [sys.executable, "-c", WRITE_STATES, str(pool_fd), str(PAGE), str(ROOT)]
+    pool = PoolMemory(pool_fd)
+    command = [sys.executable, "-c", WRITE_STATES, str(pool_fd), str(ROOT)]
     with subprocess.Popen(command, pass_fds=[pool_fd], stdout=subprocess.PIPE) as writer:
         last = 0
         while writer.poll() is None:
@@ -59,33 +59,32 @@ def test_the_state_is_never_half_written(pool_fd: int) -> None:
 
 def test_each_worker_has_a_ring_of_its_own(pool_fd: int) -> None:
     """What one process puts into ring 1 another finds there, and not in ring 0; the state is not touched."""
-    ours, theirs = PoolMemory(pool_fd, 2, PAGE), PoolMemory(pool_fd, 2, PAGE)
+    ours, theirs = PoolMemory(pool_fd), PoolMemory(pool_fd)
     ours.state = State(1, 2, 3, 4, 5, 6, 7)
     for sequence in range(100):
         assert ours.rings[1].put([b"x" * 1000], 1000, sequence)
         chunk = theirs.rings[1].get(theirs.rings[1].tail)
         assert chunk is not None
-        assert (chunk.sequence, chunk.flags, bytes(chunk.payload)) == (sequence, START, b"x" * 1000)
+        assert (chunk.sequence, bytes(chunk.payload)) == (sequence, b"x" * 1000)
         theirs.rings[1].release(chunk.end)
     assert theirs.rings[0].get(0) is None
     assert theirs.state == State(1, 2, 3, 4, 5, 6, 7)
-    assert ours.rings[1].tail == ours.rings[1].head == 100 * (64 + 1024)
+    assert ours.rings[1].tail == ours.rings[1].head
 
 
 def test_what_a_dead_worker_leaves(pool_fd: int) -> None:
     """The event that it had in hand, unless that is committed; afterwards its words are those of a new worker."""
-    pool = PoolMemory(pool_fd, 2, PAGE)
-    assert pool.bury(1) == (False, 0)
-    pool.come_to_life(1)
-    assert pool.bury(1) == (True, 0)
-    pool.come_to_life(1)
+    pool = PoolMemory(pool_fd)
+    assert pool.reset_worker(1) == 0
     pool.take_in_hand(1, 8)
     pool.await_turn(1, 7)
+    pool.set_awake(1, True)
     assert pool.waiting_for(7) == 1
     pool.state = State(sequence=7)
-    assert pool.bury(1) == (True, 8)
-    assert pool.bury(1) == (False, 0)
+    assert pool.reset_worker(1) == 8
+    assert pool.reset_worker(1) == 0
     assert pool.waiting_for(7) is None
+    assert not pool.is_awake(1)
     pool.take_in_hand(1, 8)
     pool.state = State(sequence=8)
-    assert pool.bury(1) == (False, 0)
+    assert pool.reset_worker(1) == 0

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from dataclasses import astuple
 from pathlib import Path
 
@@ -155,9 +156,9 @@ def test_close_with_nothing_to_write(sink_at: OpenSink, tmp_path: Path, workers:
     before = time.time()
     sink = sink_at(workers)
     sink.flush()
+    sink.close()
     (path,) = tmp_path.iterdir()
     assert str(path) == sink.path
-    sink.close()
     (payload,) = EventFileReader(sink.path)
     (wall_time,) = np.frombuffer(payload[1:9], "<f8")
     assert before <= wall_time <= time.time()
@@ -324,8 +325,9 @@ def test_true_means_in_the_file(
     assert sink.write(custom(1000))  # the lineage file has a limit of its own
     sink.close()
     assert steps(sink.path) == taken
-    assert taken == list(range(len(taken)))
     assert 0 < len(taken) < 150 or limit == 300
+    missing = [step for step in range(150) if step not in taken]
+    assert sum(gap.events for gap in gaps(sink.path)) == len(missing)
     assert os.path.getsize(sink.path) <= limit
     (lineage,) = files(tmp_path, lineage=True)
     assert frame_count(lineage) == 1
@@ -340,9 +342,38 @@ def test_an_event_of_two_files_of_which_one_is_full(sink_at: OpenSink, tmp_path:
     sink.close()
     assert answers == [True, False, False]
     assert steps(sink.path) == [0]
+    assert [gap[:3] for gap in map(astuple, gaps(sink.path))] == [(2, 1, 2)]
     (lineage,) = files(tmp_path, lineage=True)
     assert frame_count(lineage) == 3
     assert sink.stats.events == 1
+
+
+@WORKERS
+def test_a_large_event_among_small_ones(sink_at: OpenSink, caplog: pytest.LogCaptureFixture, workers: int) -> None:
+    """One that is too large for the file costs itself alone; file, log, counts and answers say so."""
+    sink = sink_at(workers, max_file_bytes=50_000)
+    answers = [sink.write(tensor(step, 20_000) if step in (1, 5, 6) else scalar(step)) for step in range(10)]
+    sink.close()
+    assert [step for step, answer in enumerate(answers) if not answer] == [1, 5, 6]
+    assert steps(sink.path) == [0, 2, 3, 4, 7, 8, 9]
+    assert [astuple(gap) for gap in gaps(sink.path)] == [
+        (1, 1, 1, "max_file_size is 50000"),
+        (2, 5, 6, "max_file_size is 50000"),
+    ]
+    assert (sink.stats.events, sink.stats.dropped, sink.stats.lost, sink.stats.errors) == (7, 3, 0, 0)
+    (said,) = caplog.records
+    assert said.getMessage().startswith("Step 1 is too large")
+
+
+@WORKERS
+def test_a_file_that_is_full_says_so(sink_at: OpenSink, workers: int) -> None:
+    """When it is closed its last place says how many steps are missing behind it, within the limit."""
+    sink = sink_at(workers, max_file_bytes=5000)
+    taken = [step for step in range(300) if sink.write(scalar(step))]
+    sink.close()
+    assert steps(sink.path) == taken == list(range(len(taken)))
+    assert [gap[:3] for gap in map(astuple, gaps(sink.path))] == [(300 - len(taken), len(taken), 299)]
+    assert 4700 < os.path.getsize(sink.path) <= 5000
 
 
 @WORKERS
@@ -423,13 +454,15 @@ def test_a_sink_that_is_forgotten(tmp_path: Path, workers: int) -> None:
     sink = open_sink(Target(str(tmp_path)), workers)
     for step in range(200):
         sink.write(scalar(step))
-    with pytest.warns(ResourceWarning) if workers else pytest.MonkeyPatch.context():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         del sink
         gc.collect()
     wait_for_workers_to_end(tmp_path)
     assert steps(only_file(tmp_path)) == list(range(200))
+    assert [path.name for path in tmp_path.iterdir()] == [only_file(tmp_path).name]
     wait_until(lambda: not workers or set(os.listdir("/proc/self/fd")) <= before)
-    wait_until(lambda: "instrument-watch" not in {thread.name for thread in threading.enumerate()})
+    wait_until(lambda: "instrument-monitor" not in {thread.name for thread in threading.enumerate()})
 
 
 @WORKERS
@@ -441,7 +474,7 @@ def test_a_closed_sink_leaves_nothing_open(tmp_path: Path, workers: int) -> None
         sink.write(scalar(1))
         sink.close()
         assert len(os.listdir("/proc/self/fd")) == before
-        assert "instrument-watch" not in {thread.name for thread in threading.enumerate()}
+        assert "instrument-monitor" not in {thread.name for thread in threading.enumerate()}
 
 
 @WORKERS

@@ -12,7 +12,7 @@ from instrument.show import compare, describe, directions, forms, tags
 from instrument.show.compare import Side
 from instrument.show.describe import Row
 from instrument.show.runs import PATHS, Selection, tell_replaced
-from instrument.show.tables import Cell, escape, name, number, table
+from instrument.show.tables import Cell, escape, name, number, prose, table
 
 _SORTABLE = ("run", "best", "best_step", "last", "last_step", "points")
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _texts(sides: Sequence[Side], rows: Sequence[Row], differences: Sequence[Row]) -> Iterator[str]:
-    yield "\n".join(f"{name(one.run)}: {escape(one.path)}" for one in sides)
+    yield "\n".join(prose(f"{name(one.run)}: {escape(one.path)}", "  ") for one in sides)
     if rows:
         has_writers = len({(row["tag"], row["run"]) for row in rows}) < len(rows)
         has_gaps = any(describe.not_finite(row) for row in rows)
@@ -67,7 +67,7 @@ def _texts(sides: Sequence[Side], rows: Sequence[Row], differences: Sequence[Row
         yield table(["HYPER-PARAMETER", *(name(one.run) for one in sides)], lines)
     without = [one.run for one in sides if not one.setup]
     if without:
-        yield f"No hyper-parameters to compare: no lineage in {', '.join(map(name, without))}."
+        yield prose(f"No hyper-parameters to compare: no lineage in {', '.join(map(name, without))}.")
     elif not differences and len(sides) > 1:
         yield "No hyper-parameter differs."
 

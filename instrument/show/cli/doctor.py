@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from instrument.findings import NOTE, Finding
 from instrument.show import forms
 from instrument.show.health import PACKAGES, Report, examine
-from instrument.show.tables import escape, table
+from instrument.show.tables import GREEN, RED, YELLOW, Styled, escape, paint, prose, table
+
+_STYLES = {"works": GREEN, "fails": RED, NOTE: YELLOW}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +51,18 @@ def _show(report: Report) -> None:
     print()
     for finding in report.findings:
         if finding.advice:
-            print(f"{finding.name}: {escape(finding.advice)}")
+            print(prose(f"{finding.name}: {escape(finding.advice)}", "  "))
     failed = [finding for finding in report.findings if finding.status not in ("works", NOTE)]
-    print(f"{len(report.findings)} checks, {len(failed)} failed" if failed else "Everything that was tried works here.")
+    last = f"{len(report.findings)} checks, {len(failed)} failed" if failed else "Everything that was tried works here."
+    print(paint(last, RED if failed else GREEN))
 
 
 def _cells(finding: Finding) -> tuple[str, str, str, str]:
     seconds = f"{finding.seconds:.2f}" if finding.seconds >= 0.005 else ""
+    status = finding.status.upper() if finding.status == "fails" else finding.status
     return (
         finding.name,
-        finding.status.upper() if finding.status == "fails" else finding.status,
+        Styled(status, _STYLES.get(finding.status, "")),
         seconds,
         escape(finding.detail),
     )

@@ -14,19 +14,27 @@ EXAMPLES = {
     "scalars": (
         ("scalars runs --tag 'loss/*'", "the losses of all runs, with curves"),
         ("scalars runs/adam --last 5", "and their last 5 points"),
+        ("scalars runs/adam --follow", "as the training goes on"),
         ("scalars runs/adam --csv > adam.csv", "every point, for programs"),
     ),
     "compare": (
-        ("compare runs/adam runs/momentum", "final and best values, hyper-parameters that differ"),
-        ("compare runs/adam runs/momentum --tag 'eval/*'", "some of the tags"),
+        ("compare runs --tag 'eval/*'", "which run was best, and at which step"),
+        ("compare runs/adam runs/momentum --sort last", "two of them, by their last values"),
+        ("compare runs --max 'reward*'", "where the name does not say which value is best"),
     ),
     "lineage": (
         ("lineage runs --sort accuracy --descending", "the best run first"),
         ("lineage runs --where 'learning_rate < 0.1'", "some of the runs"),
         ("lineage runs --columns optimizer,accuracy", "some of the columns"),
+        ("lineage runs --tag 'loss/*' --sort loss/auto", "by the best value of a tag"),
+    ),
+    "report": (
+        ("report runs -o runs.html", "all runs in one page"),
+        ("report runs/adam -o adam.html --exclude 'system/*'", "one run, without some of its tags"),
     ),
     "export": (
         ("export runs/adam --to csv -o out", "a CSV file a kind"),
+        ("export runs --to parquet -o out", "all runs, a folder each"),
         ("export runs/adam --to tensorboard -o out", "event files for TensorBoard"),
         ("export runs/adam --to npy --tag 'loss/*' -o out", "some of the tags, for NumPy"),
     ),
@@ -38,6 +46,7 @@ EXAMPLES = {
         ("verify runs --json", "where each one is damaged, for programs"),
     ),
     "repair": (
+        ("repair runs/adam", "append what a killed recorder left in its ring buffer"),
         ("repair runs/adam -o repaired", "new files of what is whole"),
     ),
     "profile": (

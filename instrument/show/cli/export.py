@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 
 from instrument.errors import NoSuchRun
 from instrument.read.run import Run
@@ -11,6 +12,7 @@ from instrument.show import forms, tags
 from instrument.show.describe import Row
 from instrument.show.formats import FORMATS, export
 from instrument.show.formats.folder import Folder
+from instrument.show.progress import Progress
 from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
 from instrument.show.written import print_written, row_of
 
@@ -57,6 +59,21 @@ def run(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace, run_name: str, run: Run, out: str) -> tuple[list[Row], list[Row]]:
     """Write one run into a folder; return rows for what was written, and for what was not."""
     wanted = tags.chosen_tags(arguments)
-    written, left_out = export(run, arguments.to, out, wanted, arguments.superseded, arguments.force)
+    count = sum(len(wanted(known)) for known in run.tags().values())
+    with Progress("export", count, "{} tags".format) as progress:
+        written, left_out = export(
+            run, arguments.to, out, wanted, arguments.superseded, arguments.force, _counter(progress)
+        )
     reasons = [{"run": run_name, "path": run.path, "reason": reason} for reason in left_out]
     return [row_of(run_name, run, one) for one in written], reasons
+
+
+def _counter(progress: Progress) -> Callable[[str], None]:
+    """Return what counts a tag as done when the next one begins."""
+    begun = [0]
+
+    def on_tag(tag: str) -> None:
+        progress.advance(tag, begun[0])
+        begun[0] = 1
+
+    return on_tag

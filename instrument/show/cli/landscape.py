@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,9 +16,9 @@ from instrument.errors import NoSuchRun
 from instrument.read.run import Run
 from instrument.show import export, landscapes, page, plot
 from instrument.show.forms import add_forms, print_json, print_records
-from instrument.show.runs import PATHS, Selection, tell_or_raise
+from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
 from instrument.show.surface import SCALES, Drawing, Scale, check
-from instrument.show.tables import escape, name, table
+from instrument.show.tables import escape, name, prose, table
 from instrument.values import LossSurface
 
 _EXPORTS: dict[str, Callable[[LossSurface], bytes]] = {
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             continue
         if arguments.output is not None:
             _write(arguments, opened, *chosen[0])
-            texts.append(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}")
+            texts.append(prose(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}", "  "))
         else:
             texts += [_heading(opened), *(_text(index, surface) for index, surface in chosen)]
         head = {"run": run_name, "path": opened.path, "file": arguments.output}
@@ -122,11 +121,7 @@ def _chosen(opened: Run, arguments: argparse.Namespace) -> list[tuple[int, LossS
     if arguments.interval is not None:
         return [_of_interval(opened, found, arguments.interval)]
     if arguments.output is not None and len(found) > 1:
-        print(
-            f"instrument: this is the first of {len(found)} landscapes; --index or --interval chooses another of "
-            f"{escape(_listed(found))}",
-            file=sys.stderr,
-        )
+        tell(f"this is the first of {len(found)} landscapes; --index or --interval chooses another of {_listed(found)}")
     return found
 
 
@@ -190,18 +185,17 @@ def _of_metric(surface: LossSurface, metric: str) -> LossSurface:
 
 def _heading(opened: Run) -> str:
     count = len(opened.landscapes)
-    return f"{count} landscape{'s' * (count != 1)} of {name(opened.name)} in {escape(opened.path)}"
+    return prose(f"{count} landscape{'s' * (count != 1)} of {name(opened.name)} in {escape(opened.path)}", "  ")
 
 
 def _text(index: int, surface: LossSurface) -> str:
     facts = landscapes.facts(surface)
     width = max(len(name(fact)) for fact, _ in facts)
-    lines = [f"{index}  {escape(landscapes.title(surface))}"]
-    lines += [f"   {name(fact).ljust(width)}  {escape(text)}" for fact, text in facts]
+    lines = [prose(f"{index}  {escape(landscapes.title(surface))}", "   ")]
+    lines += [prose(f"   {name(fact).ljust(width)}  {escape(text)}", " " * min(width + 5, 20)) for fact, text in facts]
     rows = landscapes.path_rows(surface)
     if rows:
-        path = table([escape(cell.upper()) for cell in rows[0]], [_cells(row) for row in rows[1:]])
-        lines += ["", *(f"   {line}" for line in path.splitlines())]
+        lines += ["", table([escape(cell.upper()) for cell in rows[0]], [_cells(row) for row in rows[1:]], "   ")]
     return "\n".join(lines)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
 from instrument.show import forms
 from instrument.show.tables import escape, prose
-from instrument.show.terminal import screen
+from instrument.show.terminal import screen, tell
 
 _ADVICE = "advice"
 _TIMELINES = (".json", ".json.gz")
@@ -42,8 +41,8 @@ class _Section(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    what = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
-    parser.add_argument("path", metavar="PATH", help=what)
+    sources = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
+    parser.add_argument("path", metavar="PATH", help=sources)
     for option in _TABLES:
         parser.add_argument(f"--{option}", action="store_true", help=f"show {_HELP[option]}")
     parser.add_argument("--compare", metavar="BASE", help="show the differences from BASE (its last window)")
@@ -72,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         forms.print_json(_json(found, base, sections, arguments.timeline, written))
     elif arguments.csv:
-        forms.print_tables({table.name: table.records() for table in _shown(found, sections)})
+        tables = _shown(found, sections)
+        columns = list(dict.fromkeys(column for table in tables for column in table.columns))
+        forms.print_tables({table.name: table.records() for table in tables}, columns)
     else:
         print("\n\n".join(_texts(found, sections, arguments, written)))
     has_report = not sections and written is None
@@ -113,7 +114,7 @@ def _texts(
         for table in dict.fromkeys(section.tables):
             yield _advice_text(table) if table.name == _ADVICE else table.text(arguments.rows or None, None, screen())
     if written is not None:
-        yield f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it"
+        yield prose(f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it", "  ")
     elif not sections:
         yield report.text(found, screen(), has_whole_names=True)
 
@@ -159,22 +160,22 @@ def _tell_choice(found: Profile) -> None:
     """Which of several runs at the path this is."""
     choice = report.choice(found)
     if choice:
-        print(f"instrument: window {found.number} of {escape(found.path)}, {escape(choice)}", file=sys.stderr)
+        tell(f"window {found.number} of {found.path}, {choice}")
 
 
 def _tell_devices(found: Profile, base: Profile) -> None:
     """Warn where the two sides are of different devices."""
     sides = [(one.target, one.device) for one in (found, base)]
     if sides[0] != sides[1]:
-        new, old = (f"{one.target} {one.device} of {escape(one.path)}" for one in (found, base))
-        print(f"instrument: {new} is compared with {old}: differences may be those of the devices", file=sys.stderr)
+        new, old = (f"{one.target} {one.device} of {one.path}" for one in (found, base))
+        tell(f"{new} is compared with {old}: differences may be those of the devices")
 
 
 def _tell_incomplete(found: Profile, is_told: bool) -> None:
     """That a window is not what was asked for, unless the output has said so."""
     if found.metadata.get("complete") is False and not is_told:
-        reason = escape(str(found.metadata.get("reason") or "")).rstrip(".")
-        print(f"instrument: window {found.number} is not complete{f': {reason}' if reason else ''}", file=sys.stderr)
+        reason = str(found.metadata.get("reason") or "").rstrip(".")
+        tell(f"window {found.number} is not complete{f': {reason}' if reason else ''}")
 
 
 #: What a timeline leaves out -> in words, where it has none.
@@ -189,8 +190,8 @@ _LEFT_OUT = {
 def _tell_losses(found: Profile, written: timeline.Written | None, has_report: bool) -> None:
     """What is not in the output, unless the report has said so."""
     for what, amount in (written.left_out if written is not None else {}).items():
-        print(f"instrument: not in the timeline: {escape(_LEFT_OUT.get(what, what))}: {amount}", file=sys.stderr)
+        tell(f"not in the timeline: {_LEFT_OUT.get(what, what)}: {amount}")
     count = len(found.problems)
     if count and not has_report:
         kinds = "1 kind" if count == 1 else f"{count} kinds"
-        print(f"instrument: {kinds} of losses in this trace, which the report lists", file=sys.stderr)
+        tell(f"{kinds} of losses in this trace, which the report lists")

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from instrument.errors import NoSuchRun
+from instrument.read.hints import ranges
 from instrument.read.points import called, clock
 from instrument.read.run import Run
 from instrument.show import describe, follow, forms, tags
 from instrument.show.runs import PATHS, Selection, tell_or_raise
-from instrument.show.tables import Cell, escape, name, number, table
+from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
 
 #: Columns that are left out where they say nothing: all zero, all empty, or one writer only.
 _OPTIONAL = (
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.superseded and not arguments.tag:
         arguments.wrong_call("--superseded is for the points of tags; give --tag too")
     if arguments.follow:
-        return follow.follow(arguments, "", (*_POINT, "value"), lambda runs: _now(arguments, runs))
+        return follow.follow(arguments, "", (*_POINT, *describe.FACTS), lambda runs: _now(arguments, runs))
     runs = Selection(arguments.runs)
     reports, lacking = [], []
     for run_name, found in runs.quietly():  # the reports have what is missing
@@ -88,7 +89,9 @@ def _tables(reports: list[describe.Row]) -> dict[str, list[describe.Row]]:
         if "series" in report:
             rows = {"values": [_point(one, row) for one in report["series"] for row in one["values"]]}
         else:
-            rows = {"runs": [{"ranks": report["ranks"], "has_profile": report["has_profile"]}]}
+            rows = {
+                "runs": [{"ranks": report["ranks"], "state": report["state"], "has_profile": report["has_profile"]}]
+            }
             rows |= {"files": report["files"]}
             rows |= {"tags": [{"kind": kind, **row} for kind, rows in report["tags"].items() for row in rows]}
             rows |= {
@@ -115,11 +118,12 @@ def _texts(arguments: argparse.Namespace, report: describe.Row) -> Iterator[str]
 
 
 def _overview(report: describe.Row) -> Iterator[str]:
-    ranks = f", ranks {', '.join(map(str, report['ranks']))}" if len(report["ranks"]) > 1 else ""
-    yield f"{name(report['run'])} in {escape(report['path'])}{ranks}"
+    ranks = f", ranks {ranges(report['ranks'])}" if len(report["ranks"]) > 1 else ""
+    state = describe.ending(report["state"])
+    yield prose(f"{name(report['run'])} in {escape(report['path'])}{ranks}{', ' * bool(state)}{state}", "  ")
     yield _section("files", report["files"])
     if report["has_profile"]:
-        yield f"A profile is there, too: instrument profile {shlex.quote(escape(report['path']))}"
+        yield prose(f"A profile is there, too: instrument profile {shlex.quote(escape(report['path']))}", "  ")
     for kind, rows in report["tags"].items():
         yield _section(kind, rows)
     if report["lineage"]:
@@ -129,11 +133,11 @@ def _overview(report: describe.Row) -> Iterator[str]:
 
 def _points(report: describe.Row) -> Iterator[str]:
     for series in report["series"]:
-        yield f"{name(series['tag'])} of {name(report['run'])} in {escape(report['path'])}"
+        yield prose(f"{name(series['tag'])} of {name(report['run'])} in {escape(report['path'])}", "  ")
         yield _section(series["kind"], series["values"])
         if series["superseded_points"]:
             count = series["superseded_points"]
-            yield f"superseded points that are not shown (--superseded shows them): {count}"
+            yield prose(f"superseded points that are not shown (--superseded shows them): {count}", "  ")
 
 
 def _section(title: str, rows: list[describe.Row]) -> str:
@@ -142,7 +146,7 @@ def _section(title: str, rows: list[describe.Row]) -> str:
     keys = [key for key in keys if key not in _OPTIONAL or _says_something(key, [row.get(key) for row in cells])]
     heads = [_HEADS.get(key, key.replace("_", " ").upper()) for key in keys]
     body = table(heads, [[row.get(key) for key in keys] for row in cells])
-    return f"{title}\n{body}" if title else body
+    return f"{paint(title, BOLD)}\n{body}" if title else body
 
 
 def _says_something(key: str, cells: list[Cell]) -> bool:

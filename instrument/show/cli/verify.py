@@ -1,8 +1,12 @@
-"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not."""
+"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not.
+
+What a ring buffer holds that outlived its recorder is checked as if it stood in the event files.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,8 +15,9 @@ from instrument.read import verify
 from instrument.read.verify import Report
 from instrument.show import forms
 from instrument.show.describe import damaged
+from instrument.show.progress import Progress, in_bytes
 from instrument.show.runs import tell, tell_or_raise
-from instrument.show.tables import escape, name, table
+from instrument.show.tables import escape, name, prose, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,15 +29,39 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     files, status = files_of(arguments.paths)
-    reports = []
-    for path in files:
-        try:
-            reports.append(verify.check(path))
-        except OSError as error:
-            tell(f"{path} cannot be read: {error.strerror}")
+    reports, others = list[Report](), list[Exception]()
+    with Progress("verify", sum(map(size, files)), in_bytes) as progress:
+        for path in files:
+            progress.advance(path)
+            try:
+                reports.append(verify.check(path))
+            except NoSuchRun as error:
+                others.append(error)
+            except OSError as error:
+                tell(f"{path} cannot be read: {error.strerror}")
+            progress.advance("", size(path))
+    rings = {path: ring for one in arguments.paths for path, ring in verify.rings_at(one)}
+    for path, ring in rings.items():
+        if ring.events:
+            tell(
+                f"{path} holds {ring.events} events of a recorder that was killed; readers show them, and `instrument "
+                f"repair {os.path.dirname(path) or os.curdir}` appends them to their event files"
+            )
+        if ring.damage:
+            reports.append(Report(path, ring.size_bytes, values=ring.events, damage=ring.damage))
+            files.append(path)
+    tell_or_raise(others, bool(reports))
     show(reports, arguments)
     is_whole = len(reports) == len(files) and all(report.is_whole for report in reports)
     return status if is_whole else 1
+
+
+def size(path: str) -> int:
+    """Return the size of a file in bytes, 0 where it cannot be had."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def files_of(paths: Iterable[str]) -> tuple[list[str], int]:
@@ -75,7 +104,8 @@ def show(
     print(table(heads, [_cells(row) for row, _ in rows]))
     for _, report in rows:
         for one in report.damage:
-            print(f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}")
+            place = f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}"
+            print(prose(place, "  "))
     whole_count = sum(report.is_whole for _, report in rows)
     print(f"{len(rows)} file{'s' * (len(rows) != 1)}, {len(rows) - whole_count} damaged")
 

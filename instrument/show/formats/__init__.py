@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple
 
 from instrument.errors import NoSuchRun
+from instrument.read.points import Points
 from instrument.read.run import Run
 from instrument.show.describe import plain
 from instrument.show.formats.folder import Folder
@@ -57,6 +59,13 @@ class Job:
     tags: dict[str, list[str]]
     superseded: bool = False
     left_out: list[str] = field(default_factory=list)
+    #: Called with each tag whose points are about to be written.
+    on_tag: Callable[[str], None] = lambda tag: None
+
+    def points(self, kind: str, tag: str) -> Points:
+        """Return the points of a tag that are exported."""
+        self.on_tag(tag)
+        return self.run.points(kind, tag, self.superseded)
 
     def leave_out(self, kind: str, reason: str) -> None:
         """Tell that a kind has no place in this format."""
@@ -71,6 +80,7 @@ def export(
     wanted: TagFilter = ALL_TAGS,
     superseded: bool = False,
     force: bool = False,
+    on_tag: Callable[[str], None] = lambda tag: None,
 ) -> tuple[list[Written], list[str]]:
     """Write the points of a run into the folder `out`; what was written, and in words what was not.
 
@@ -79,6 +89,7 @@ def export(
         wanted: which tags.
         superseded: also the points that a restart replaced.
         force: replace files in a folder that is not empty.
+        on_tag: called with each tag whose points are about to be written.
 
     Raises:
         NoSuchRun: the run has nothing that could be exported.
@@ -87,7 +98,7 @@ def export(
     tags = {kind: found for kind, tags in run.tags().items() if (found := wanted(tags))}
     if not tags and not wanted.takes_all:
         raise NoSuchRun(wanted.no_match(run, [tag for known in run.tags().values() for tag in known]))
-    job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded)
+    job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded, on_tag=on_tag)
     written = list(import_module(FORMATS[to].module).export(job))
     if FORMATS[to].with_lineage and run.lineage:
         with job.folder.text("lineage.json") as file:

@@ -33,7 +33,7 @@ def export(job: Job) -> Iterator[Written]:
             job.leave_out(kind, "they are no arrays; csv, json and parquet hold them")
             continue
         for tag in tags:
-            points = job.run.points(kind, tag, job.superseded)
+            points = job.points(kind, tag)
             if isinstance(points, Scalars):
                 table, path = _scalars(points), [kind, f"{safe_name(tag)}.npy"]
             else:

@@ -26,16 +26,14 @@ def export(job: Job) -> Iterator[Written]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise InstrumentError(
-            "export to parquet needs pyarrow, which is not installed: pip install 'mindspore-instrument[parquet]'"
-        ) from None
+        raise InstrumentError("export to parquet needs pyarrow, which is not installed: pip install pyarrow") from None
     for kind, tags in job.tags.items():
         types = _types(kind, pyarrow)
         schema = pyarrow.schema(types)
         count = 0
         with job.folder.binary(f"{kind}.parquet") as file, parquet.ParquetWriter(file, schema) as writer:
             for tag in tags:
-                for batch in rows.batches(job.run.points(kind, tag, job.superseded)):
+                for batch in rows.batches(job.points(kind, tag)):
                     count += batch.rows
                     columns = _columns(kind, batch.columns)
                     arrays = [pyarrow.array(columns[name], types[name]) for name in types]

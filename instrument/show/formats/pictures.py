@@ -28,11 +28,12 @@ def export(job: Job) -> Iterator[Written]:
 
 def _write(job: Job, tag: str) -> int:
     """Write the pictures of a tag; how many there were."""
+    job.on_tag(tag)
     points = job.run.images(tag, job.superseded)
     count = 0
     for index, name in enumerate(file_names(points, ".png")):
         try:
-            data = _png(points.decode(index))
+            data = png(points.decode(index))
         except CorruptMessage as error:
             job.left_out.append(str(error))
             continue
@@ -42,7 +43,12 @@ def _write(job: Job, tag: str) -> int:
     return count
 
 
-def _png(picture: Image) -> bytes:
+def png(picture: Image) -> bytes:
+    """Return a picture as a PNG file.
+
+    Raises:
+        CorruptMessage: it cannot be decoded.
+    """
     if picture.data.startswith(PNG):
         return picture.data
     from PIL import Image as pillow

@@ -27,7 +27,7 @@ def export(job: Job) -> Iterator[Written]:
     """Write `KIND.csv` or `KIND.json` for each kind."""
     for kind, tags in job.tags.items():
         form = _csv(kind) if job.to == "csv" else _json(kind)
-        found = (job.run.points(kind, tag, job.superseded) for tag in tags)
+        found = (job.points(kind, tag) for tag in tags)
         name = f"{kind}.{job.to}"
         with job.folder.text(name) as file:
             count = _write(file, form, (batch for points in found for batch in rows.batches(points)))

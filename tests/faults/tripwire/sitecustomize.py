@@ -17,10 +17,10 @@ import time
 from types import FrameType
 from typing import Any
 
-_FOLDER = os.sep + os.path.join("instrument", "write") + os.sep
+_FOLDERS = tuple(os.sep + os.path.join("instrument", room) + os.sep for room in ("write", "ringfile"))
 _FILE = os.sep + os.path.join("instrument", "eventfile", "writer.py")
 #: Between their lines nothing changes that another process sees.
-_PURE = ("message.py", "memory.py", "layout.py", "tag_names.py")
+_PURE = ("message.py", "memory.py", "record.py", "unpack.py", "header.py", "tag_names.py")
 #: So long is a place waited for where nobody died.
 _PATIENCE_LINES = 20_000
 
@@ -37,7 +37,9 @@ class Tripwire:
 
     def on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename
-        is_ours = (_FOLDER in name or name.endswith(_FILE)) and os.path.basename(name) not in _PURE
+        is_ours = (any(folder in name for folder in _FOLDERS) or name.endswith(_FILE)) and os.path.basename(
+            name
+        ) not in _PURE
         is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED  # neither a module nor the body of a class
         return self._on_line if is_ours and is_function else None
 

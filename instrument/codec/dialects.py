@@ -1,0 +1,98 @@
+"""Which files a recorder writes, and what an event is in each of them: one layout a dialect.
+
+The first file of a layout is there at once, and says what is missing; the others are made when something belongs there.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from instrument.codec import event as event_codec
+from instrument.codec import wire
+from instrument.events import LINEAGE_KINDS, SESSION_END, Event, Item
+
+SUMMARY, LINEAGE, SCALARS, OTHERS = "summary", "lineage", "scalars", "others"
+#: Kinds that share TensorBoard's second file.
+_OTHERS = frozenset({"tensor", "image", "histogram", "text", "graph", SESSION_END, *LINEAGE_KINDS})
+#: Lineage that may hold metrics, which are scalars in TensorBoard.
+_MEASURED = frozenset({"train_lineage", "eval_lineage"})
+_NOT_IN_SUMMARY = frozenset({*LINEAGE_KINDS, SESSION_END})
+
+
+class Layout:
+    """The files of a dialect, by their roles, and what goes into them. A file is given by its place among them."""
+
+    def __init__(self, dialect: str, *roles: str) -> None:
+        self.dialect = dialect
+        self.roles = roles
+        self.has_mindspore = SUMMARY in roles
+        self.has_tensorboard = OTHERS in roles
+        self.has_both = self.has_mindspore and self.has_tensorboard
+
+    def needed(self, event: Event) -> list[int]:
+        """The files that an event may have something for."""
+        kinds = {item.kind for item in event.items}
+        says_missing = "gap" in kinds
+        return [
+            file
+            for file, role in enumerate(self.roles)
+            if _is_needed(role, kinds, event) or (says_missing and file == 0)
+        ]
+
+    def version(self, file: int, wall_time: float) -> wire.Pieces:
+        """The payload that stands first in a file; empty where none does."""
+        role = self.roles[file]
+        if role == LINEAGE:
+            return []
+        return event_codec.encode_version(wall_time) if role == SUMMARY else _tensorboard().encode_version(wall_time)
+
+    def encode(self, event: Event) -> list[list[wire.Pieces]]:
+        """Return the payloads of an event for each file."""
+        if not self.has_tensorboard:
+            lineages = [item for item in event.items if item.kind in LINEAGE_KINDS] if event.items else ()
+            return [event_codec.encode(event), [_lineage_payload(item, event.wall_time) for item in lineages]]
+        if self.has_both and event.items:
+            event = event._replace(items=[event_codec.finish(item) for item in event.items])
+        return [self._encode(file, role, event) for file, role in enumerate(self.roles)]
+
+    def _encode(self, file: int, role: str, event: Event) -> list[wire.Pieces]:
+        if role == SUMMARY:
+            return event_codec.encode(event)
+        if role == LINEAGE:
+            return [_lineage_payload(item, event.wall_time) for item in event.items if item.kind in LINEAGE_KINDS]
+        if not file and event.items:
+            return [*_tensorboard().encode_gaps(event), *_tensorboard().encode_scalars(event, event.aliases)]
+        if role == SCALARS:
+            return [*_tensorboard().encode_scalars(event, event.aliases)]
+        return [*_tensorboard().encode_others(event, event.aliases)] if event.items else []
+
+
+def _is_needed(role: str, kinds: set[str], event: Event) -> bool:
+    if role == SUMMARY:
+        return bool(event.scalars) or not kinds <= _NOT_IN_SUMMARY
+    if role == LINEAGE:
+        return not kinds.isdisjoint(LINEAGE_KINDS)
+    if role == SCALARS:
+        return bool(event.scalars) or not kinds.isdisjoint(_MEASURED)
+    return not kinds.isdisjoint(_OTHERS)
+
+
+def _lineage_payload(item: Item, wall_time: float) -> wire.Pieces:
+    from instrument.codec import lineage
+
+    assert isinstance(item.payload, bytes)
+    return lineage.encode_event(item.kind, item.payload, wall_time)
+
+
+def _tensorboard() -> Any:
+    """By name: most recorders never need it."""
+    return import_module("instrument.codec.tensorboard_event")
+
+
+LAYOUTS: dict[str, Layout] = {
+    "mindspore": Layout("mindspore", SUMMARY, LINEAGE),
+    "tensorboard": Layout("tensorboard", SCALARS, OTHERS),
+    "both": Layout("both", SUMMARY, LINEAGE, SCALARS, OTHERS),
+}
+MINDSPORE = LAYOUTS["mindspore"]

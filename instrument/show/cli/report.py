@@ -1,0 +1,49 @@
+"""`instrument report RUN... -o run.html`: runs as one static page that opens without a network."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from instrument.show import directions, export, forms, run_report, tags
+from instrument.show.describe import Row
+from instrument.show.runs import PATHS, Selection, tell
+from instrument.show.tables import escape, prose
+
+_ENDINGS = (".html", ".htm")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
+    out = "the page to write, whose name ends in .html; one that is there is replaced"
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help=out)
+    parser.add_argument("--title", metavar="TEXT", default="", help="what stands at the top (default: the runs)")
+    tags.add_tag_options(parser)
+    directions.add_direction_options(parser)
+    forms.add_forms(parser, "what was written")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if os.path.splitext(arguments.output)[1].lower() not in _ENDINGS:
+        arguments.wrong_call(f"--output is {escape(arguments.output)}; its name ends in .html")
+    runs = Selection(arguments.runs)
+    rows: list[Row] = [{"run": run_name, "path": found.path} for run_name, found in runs.pairs()]
+    made = run_report.report(
+        runs.quietly(), tags.chosen_tags(arguments), directions.chosen_directions(arguments), arguments.title
+    )
+    content = made.html.encode(errors="backslashreplace")
+    export.write(arguments.output, content)
+    written: Row = {"file": arguments.output, "bytes": len(content), "charts": made.charts}
+    left_out = [{"reason": reason} for reason in made.left_out]
+    if arguments.json:
+        forms.print_json({"written": [written], "runs": rows, "left_out": left_out})
+    elif arguments.csv:
+        forms.print_tables({"written": [written], "runs": rows, "left_out": left_out})
+    else:
+        count = len(rows)
+        written_runs = f"{count} run{'s' * (count != 1)}, {made.charts} charts and pictures"
+        print(prose(f"{escape(arguments.output)}: {written_runs}", "  "))
+    if made.left_out:
+        tell(f"not in the page: {len(made.left_out)}; its section Health lists them")
+    return runs.status

@@ -1,0 +1,174 @@
+"""Consumer side of the rings: a record is decoded, encoded for its files, and committed when its turn comes.
+
+Workers use it for their rings, and the trainer for all of them when it has to do without workers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from instrument.codec.dialects import LAYOUTS
+from instrument.errors import CorruptMessage
+from instrument.events import Event
+from instrument.ringfile import commit
+from instrument.ringfile.commit import Job, Notice, Report
+from instrument.ringfile.control import State
+from instrument.ringfile.unpack import unpack
+from instrument.write.exports import export_tensors
+from instrument.write.ring import Chunk
+from instrument.write.shared import PoolMemory
+
+#: One batch of small records is written with one system call; a larger batch would only be seen later.
+BATCH_BYTES = 1 << 20
+#: An attempt to write costs a little; where the disk takes nothing, it is made this often.
+_RETRY_SECONDS = 0.2
+
+
+class Consumer:
+    """Makes jobs of the records in a ring file's memory, and commits them to the event files in `directory`.
+
+    Records whose numbers are in `left_out` are reported as lost and leave a gap.
+    """
+
+    def __init__(self, pool: PoolMemory, directory: str, left_out: Sequence[int], report: Report) -> None:
+        self.layout = LAYOUTS[pool.header.dialect]
+        self._pool = pool
+        self._directory = directory
+        export = pool.header.export_directory
+        self._export_directory = os.path.join(directory, export) if export else ""
+        self._left_out = left_out
+        self._report = report
+        self._encodes = not (export or self.layout.has_tensorboard)
+        self.committer = commit.Committer(pool.header.max_file_bytes, report, self.layout)
+        self.paths = self._read_names()
+
+    def _read_names(self) -> tuple[str, ...]:
+        """Return the paths of the event files, empty for one that is not made yet."""
+        names = self._pool.names[: len(self.layout.roles)]
+        return tuple(os.path.join(self._directory, name) if name else "" for name in names)
+
+    def encode(self, chunk: Chunk) -> Job:
+        """Encode a record."""
+        try:
+            event = unpack(chunk.payload, chunk.head_offset, self._encodes)
+        except CorruptMessage as error:
+            event = Event(0, time.time())
+            reason = f"its record was overwritten in memory: {error}"
+            return commit.lose(chunk.sequence, event, self.paths, reason, self._report, self.layout)
+        if (event.items and not all(self.paths)) or (self.layout.has_tensorboard and not self.paths[-1]):
+            self.paths = self._read_names()
+        if chunk.sequence in self._left_out:
+            return commit.lose(chunk.sequence, event, self.paths, "workers die of it", self._report, self.layout)
+        if self._export_directory:
+            export_tensors(event, self._export_directory, self._report)
+        return commit.encode(chunk.sequence, event, self.paths, self._report, self.layout)
+
+    def commit_what_fits(self, state: State, jobs: Sequence[Job], publish: Callable[[State], None]) -> None:
+        """Commit one after the other, and lose those for which there is no room."""
+        for job in jobs:
+            gap = commit.lose(
+                job.sequence, Event(job.step, 0.0, job.gaps), job.paths, "the disk is full", _ignore, self.layout
+            )
+            attempts = [job, gap] if job.events else [job]
+            for attempt in attempts:
+                try:
+                    state = self.committer.apply(state, [attempt])
+                    break
+                except OSError as error:
+                    if attempt is job and job.events:
+                        self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
+            else:
+                state = self.committer.apply(state, [job.without_frames()])
+            publish(state)
+
+
+class Drain:
+    """Empties all rings in this process, in the order of their records' numbers."""
+
+    def __init__(self, pool: PoolMemory, consumer: Consumer, report: Report) -> None:
+        self._pool = pool
+        self._consumer = consumer
+        self._report = report
+        self._next_try = 0.0
+        #: True while a call of `run` is in progress; a signal handler inside of it cannot wait for it.
+        self.is_busy = False
+
+    def run(self) -> None:
+        """Commit everything that was published, as far as the disk takes it."""
+        if self.is_busy or (self._next_try and time.monotonic() < self._next_try and not self._pool.is_closing):
+            return
+        self.is_busy = True
+        try:
+            while self._commit_batch():
+                pass
+        except BaseException:  # an interrupt, maybe behind a write: the next one cuts off what is not committed
+            self._consumer.committer.close()
+            raise
+        finally:
+            self.is_busy = False
+
+    def _commit_batch(self) -> bool:
+        """Commit a batch of consecutive records; return False if there is none, or the disk takes none."""
+        pool, rings = self._pool, self._pool.rings
+        positions = [ring.tail for ring in rings]
+        jobs: list[Job] = []
+        size = 0
+        sequence = pool.committed_sequence + 1
+        while size < BATCH_BYTES:
+            for index, ring in enumerate(rings):
+                chunk = ring.get(positions[index])
+                while chunk is not None and chunk.sequence < sequence:  # it was committed by a worker that died then
+                    positions[index] = chunk.end
+                    chunk = ring.get(chunk.end)
+                if chunk is not None and chunk.sequence == sequence:
+                    break
+            else:
+                break
+            positions[index] = chunk.end
+            size += len(chunk.payload)
+            jobs.append(self._consumer.encode(chunk))
+            sequence += 1
+        if jobs and not self._commit(jobs):
+            return False
+        for ring, position in zip(rings, positions, strict=True):
+            ring.release(ring.after_padding(position))
+        return bool(jobs)
+
+    def _commit(self, jobs: list[Job]) -> bool:
+        pool, consumer = self._pool, self._consumer
+        try:
+            pool.state = consumer.committer.apply(pool.state, jobs)
+        except OSError as error:
+            if pool.is_closing:
+                consumer.commit_what_fits(pool.state, jobs, self._publish)
+                return True
+            self._next_try = time.monotonic() + _RETRY_SECONDS
+            if not pool.is_stalled:
+                self._report(Notice("stalled", jobs[0].step, jobs[0].paths[0], os.strerror(error.errno or 0)))
+                pool.set_stalled(0, int(time.monotonic() * 1000))
+            return False
+        self._next_try = 0.0
+        pool.set_stalled(0, 0)
+        return True
+
+    def _publish(self, state: State) -> None:
+        self._pool.state = state
+
+    def close(self) -> None:
+        self._consumer.committer.close()
+
+
+def _ignore(notice: Notice) -> None:
+    pass
+
+
+def free_bytes(path: str) -> int:
+    """Return the room on the file system of a file; a very large number if it cannot be asked."""
+    try:
+        status = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return sys.maxsize  # an attempt will tell
+    return status.f_bavail * status.f_frsize

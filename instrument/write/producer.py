@@ -1,0 +1,370 @@
+"""Producer side of the rings: number, copy and publish events, and wait for the workers.
+
+- An event is numbered, copied and published in this order, so that an exception in between leaves no gap. Workers
+  commit in the order of the numbers (`worker.py`).
+- It goes to the worker of the one before as long as that one keeps up, and to another, started when first needed, when
+  the ring fills. What `stage` was given lies in the ring already.
+- A record larger than a ring is written by the trainer itself, when everything before it is committed.
+- Whoever waits receives what workers report and replaces those that die. Nobody waits for a disk that takes nothing,
+  nor for workers that will not come: then the rings are emptied in this process (`take_over`).
+- A signal handler may call anything here in the middle of anything else, but `pack`, `publish` and `stage`.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from instrument.events import Event
+from instrument.ringfile import record
+from instrument.ringfile.commit import Job, Report
+from instrument.ringfile.control import State
+from instrument.ringfile.record import Packed, Staged
+from instrument.write.consumer import Consumer, Drain
+from instrument.write.ring import Ring
+from instrument.write.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: A worker with more than this share of its ring unread is busy: the next event goes to another.
+_BUSY_SHARE = 0.25
+#: From the first event of this size on, all of the rings' memory is made ready.
+_LARGE_BYTES = 256 << 10
+#: Waiting here is not idling: a look this often guards against a bell that nobody rang.
+_WAIT_POLL_MS = 200
+#: Workers that commit nothing for so long, though the disk takes what it is given, are killed; if that does not help,
+#: nobody waits any longer.
+_HANGING_SECONDS = 60.0
+
+
+class WorkerUnavailable(Exception):
+    """Raised when no worker will ever drain the ring, and this process cannot do it either."""
+
+
+#: An event on its way: its ring, where the head of that stood, and its sequence number. It is published when the head
+#: has moved.
+_Sent = tuple[Ring, int, int]
+
+
+class Producer:
+    """The trainer's end of the rings of a supervisor, of `ring_bytes` each.
+
+    `consumer` is what empties them in this process when there is no worker. `drop_when_full` says that nobody waits for
+    room. Not for several threads at a time: whoever calls holds the sink's lock. Whatever waits raises
+    `WorkerUnavailable`.
+    """
+
+    def __init__(
+        self, supervisor: Supervisor, ring_bytes: int, drop_when_full: bool, consumer: Callable[[], Consumer],
+        report: Report,
+    ) -> None:  # fmt: skip
+        self.supervisor = supervisor
+        self.pool = supervisor.pool
+        self.is_over = False
+        #: The number of the last event that was published.
+        self.last_sequence = 0
+        #: What is larger goes through `write_directly`.
+        self.largest_record_bytes = supervisor.pool.rings[0].largest_record_bytes
+        #: True if what found no room last did so since the disk takes nothing.
+        self.met_full_disk = False
+        #: How long it took to wait for room.
+        self.stalled_seconds = 0.0
+        #: What `stage` gave for the next event, by the `id` of each.
+        self.staged: dict[int, Staged] = {}
+        #: Set when this process has taken the place of the workers.
+        self.drain: Drain | None = None
+        self._ring_bytes = ring_bytes
+        self.drops_when_full = drop_when_full
+        self._make_consumer = consumer
+        self._report = report
+        self._direct: Consumer | None = None
+        self._rings = supervisor.pool.rings
+        self._favourite = 0
+        self._is_warm = False
+        self._sent: _Sent | None = None
+        self._last_state: State | None = None
+
+    @property
+    def state(self) -> State:
+        """What is committed."""
+        return self.pool.state if self._last_state is None else self._last_state
+
+    @property
+    def is_settled(self) -> bool:
+        """True if everything that was published is committed."""
+        return self.pool.committed_sequence >= self.last_sequence
+
+    # ------------------------------------------------------------------ which worker
+
+    def _choose(self) -> None:
+        """Choose the worker for the next event: the same as before unless it is busy, then the least busy one."""
+        if len(self._rings) == 1:
+            return
+        if self._rings[self._favourite].unread_bytes > self._ring_bytes * _BUSY_SHARE:
+            self._favourite = min(range(len(self._rings)), key=self._backlog_bytes)
+        if not self.supervisor.ensure(self._favourite):
+            self._favourite = min(self.supervisor.usable, key=self._backlog_bytes)
+
+    def _backlog_bytes(self, index: int) -> int:
+        return self._rings[index].unread_bytes
+
+    def _make_ready(self, length: int) -> None:
+        """From the first large event on, all of the rings' memory is needed."""
+        if length > _LARGE_BYTES and not self._is_warm:
+            self._is_warm = True
+            self.supervisor.populate()
+
+    # ------------------------------------------------------------------ parts of the next event
+
+    def stage(self, array: NDArray[Any]) -> Staged | None:
+        """Return a copy that lies where the next event will need it, valid until that is published; None: no room."""
+        if not self.staged:
+            if not self._is_warm:
+                self._make_ready(array.nbytes)
+            self._rings[self._favourite].staged_bytes = 0  # an interrupt may have left half of something
+            self._choose()
+            if self._sent is not None:  # what comes next moves a head
+                self._confirm()
+                self._sent = None
+            self._rings[self._favourite].restart(array.nbytes)
+        ring = self._rings[self._favourite]
+        offset = ring.staged_bytes
+        piece = array.data.cast("B")
+        place = ring.stage(piece)
+        if place is None and self._wait_to_stage(ring, len(piece)):
+            place = ring.stage(piece)
+        if place is None:
+            return None
+        staged = Staged(array, place, offset)
+        self.staged[id(staged)] = staged
+        return staged
+
+    def _wait_to_stage(self, ring: Ring, length: int) -> bool:
+        """Wait where publishing would have to wait all the same, with a copy elsewhere."""
+        if self.drops_when_full or not ring.may_stage(length):
+            return False
+        return self._wait_for_room(lambda: ring.has_room(length))
+
+    def forget_staged(self) -> None:
+        self._rings[self._favourite].staged_bytes = 0
+        self.staged.clear()
+
+    # ------------------------------------------------------------------ an event
+
+    def pack(self, event: Event) -> Packed:
+        """Choose a worker for an event, and encode the record for it.
+
+        Raises:
+            Exception: the event is none that could be written.
+        """
+        if not self.staged:
+            self._choose()
+        return record.pack(event, self.staged, self._rings[self._favourite].staged_bytes)
+
+    def publish(self, packed: Packed) -> bool:
+        """Give a record to the worker that `pack` has chosen; False where there is no room."""
+        if self._sent is not None:
+            self._confirm()
+        pieces, length, head_offset = packed
+        if length > _LARGE_BYTES and not self._is_warm:
+            self._make_ready(length)
+        index, sequence = self._favourite, self.last_sequence + 1
+        ring = self._rings[index]
+        self._sent = sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines
+        if not ring.put(pieces, length, sequence, head_offset) and (
+            self._must_not_wait()
+            or not self._wait_for_room(functools.partial(ring.put, pieces, length, sequence, head_offset))
+        ):
+            return False
+        if self.is_over and self.pool.committed_sequence < sequence:  # closed by a signal handler before it was there
+            ring.take_back(sent[1])
+            self._sent = None
+            return False
+        self.last_sequence = sequence
+        self._sent = None
+        if self.drain is not None:
+            self.drain.run()
+        else:
+            self.supervisor.wake(index)
+        return True
+
+    def _confirm(self) -> None:
+        """Count the last event if it was published: an exception or a signal handler may have come in between."""
+        # A signal handler that publishes may come with each call here; no call is between a comparison and its store.
+        if self._sent is not None:
+            ring, head, sequence = self._sent
+            is_published = ring.head != head
+            if is_published and sequence > self.last_sequence:
+                self.last_sequence = sequence
+        committed = self.pool.committed_sequence  # by this process itself, maybe
+        if committed > self.last_sequence:
+            self.last_sequence = committed
+
+    def write_directly(self, event: Event, encode: Callable[[int, Event], Job]) -> tuple[State, State] | None:
+        """Commit an event that is larger than the ring in this process, when everything before it is committed.
+
+        Return what was committed before it and with it, or None where there is no room for it.
+
+        Raises:
+            OSError: it cannot be written; nothing of it is in a file.
+        """
+        self._confirm()
+        if not self.is_settled and (self._must_not_wait() or not self._wait_for_room(lambda: self.is_settled)):
+            return None
+        if self._direct is None:
+            self._direct = self._make_consumer()
+        before, committer = self.pool.state, self._direct.committer
+        ring = self._rings[self._favourite]
+        self._sent = (ring, ring.head, self.last_sequence + 1)  # in case that something comes behind the next store
+        try:
+            self.pool.state = committer.apply(before, [encode(self.last_sequence + 1, self._with_arrays(event))])
+        finally:
+            committer.close()  # a worker may cut or replace the files before the next time
+        self._confirm()
+        return before, self.pool.state
+
+    def _with_arrays(self, event: Event) -> Event:
+        """Return the event with arrays for what was staged, which stays where it is until something is published."""
+        items = [
+            item._replace(payload=item.payload.array()) if id(item.payload) in self.staged else item  # type: ignore[union-attr]
+            for item in event.items
+        ]
+        return event._replace(items=items)
+
+    # ------------------------------------------------------------------ waiting
+
+    def wait_until_settled(self, patience_seconds: float = 0.0) -> bool:
+        """Wait until everything is committed; False where the disk has taken nothing for so long."""
+        self._confirm()
+        self._wait(lambda: self.is_settled or (self.pool.is_stalled and self.pool.stalled_seconds >= patience_seconds))
+        return self.is_settled
+
+    def give_up(self, seconds: float) -> None:
+        """Have the workers give up what cannot be written now, and wait so long until it is settled.
+
+        A ring file keeps what cannot be written.
+        """
+        if self.supervisor.ring_path:
+            return
+        self.pool.give_up()
+        deadline = time.monotonic() + seconds
+        self._wait(lambda: self.is_settled or time.monotonic() > deadline)
+
+    def _wait_for_room(self, is_done: Callable[[], bool]) -> bool:
+        """Wait until `is_done`; False where the disk takes nothing, for which training does not wait."""
+        self.met_full_disk = False
+
+        def is_over() -> bool:
+            if is_done():
+                return True
+            self.met_full_disk = self.pool.is_stalled
+            return self.met_full_disk
+
+        started = time.monotonic()
+        try:
+            self._wait(is_over)
+        finally:
+            self.stalled_seconds += time.monotonic() - started
+        return not self.met_full_disk
+
+    def _must_not_wait(self) -> bool:
+        if self.drops_when_full:
+            self.met_full_disk = self.pool.is_stalled
+        return self.drops_when_full
+
+    def _wait(self, is_done: Callable[[], bool]) -> None:
+        """Sleep until `is_done`, looking whenever a worker rings, and replacing workers that die meanwhile.
+
+        Raises:
+            WorkerUnavailable: it will not be.
+        """
+        committed, since, kills = -1, time.monotonic(), 0
+        while not self.is_over:
+            self.supervisor.clear_bell()
+            if is_done():
+                return
+            if self.drain is not None:
+                self.drain.run()
+                if is_done():
+                    return
+                if self.drain.is_busy:  # this is a signal handler inside of it
+                    break
+            else:
+                self.supervisor.wake_busy()
+            self.supervisor.sleep(_WAIT_POLL_MS)
+            self.service()
+            if self.supervisor.exhausted and self.drain is None:
+                break
+            if committed != self.pool.committed_sequence or self.pool.is_stalled:
+                committed, since = self.pool.committed_sequence, time.monotonic()
+            elif time.monotonic() - since > _HANGING_SECONDS:
+                if kills:
+                    break
+                self.supervisor.kill_all()  # their successors may have more luck
+                kills, since = kills + 1, time.monotonic()
+        raise WorkerUnavailable
+
+    def service(self) -> None:
+        """Receive what workers report, replace those that died, and take their place when none can be had."""
+        if self.is_over:
+            return
+        if self.drain is None:
+            self.supervisor.service()
+            if self.supervisor.exhausted:
+                self.take_over()
+            else:
+                self.supervisor.wake_monitor()
+        else:
+            self.drain.run()
+
+    def take_over(self) -> bool:
+        """Do the work of the workers in this process from now on; False if one of them cannot be ended."""
+        if not self.supervisor.kill_all():
+            return False
+        if self.drain is None:
+            self.drain = Drain(self.pool, self._make_consumer(), self._report)
+        self.drain.run()
+        return True
+
+    # ------------------------------------------------------------------ the end
+
+    def end(self) -> bool:
+        """End the workers; True if all of them are gone."""
+        self.is_over = True
+        if self.drain is not None:
+            self.drain.close()
+        return self.supervisor.end()
+
+    def take_back(self) -> None:
+        """What was published last is no event that could be missing."""
+        self.last_sequence = self.pool.committed_sequence
+
+    def release(self) -> int:
+        """Give the shared memory back, at the end of whatever call is the last; return the number of events left.
+
+        What is left stays in the ring file, if there is one.
+        """
+        state = self.state
+        if self._last_state is not None:
+            return 0
+        self._last_state = state
+        left = max(self.last_sequence - state.sequence, 0)
+        if not self.supervisor.ring_path:
+            self.last_sequence = state.sequence
+        self._sent = None
+        self.forget_staged()
+        self.supervisor.release(is_empty=not left)
+        del self.supervisor, self.pool, self._rings
+        self.drain = None
+        return left
+
+    def abandon(self) -> None:
+        """In a forked child: nothing of this is any business of it."""
+        self.is_over = True
+        if self._last_state is None:
+            self.supervisor.abandon()
+        self._last_state, self.last_sequence = State(), 0
+        self.staged = {}
