@@ -273,7 +273,11 @@ _LEGACY = {
     "fp": ("fp_point",),
     "bp": ("bp_point",),
     "end": ("end_point",),
+    "total": ("total",),
 }
+
+
+_LEGACY_PARTS = {"iteration_interval", "fp_and_bp", "tail", "fp"}
 
 
 def step_trace_raw(
@@ -286,18 +290,26 @@ def step_trace_raw(
     losses = Losses(file)
     ns = to_ns or (lambda cycles: cycles * CYCLE_NS)
     places = _reduce_places(data)
+    known = {name for names in _LEGACY.values() for name in names} | _LEGACY_PARTS
+    odd = [head for head in csvtext.heading_of(data) if head not in known and not head.startswith("stream_")]
+    points = [head for head in csvtext.heading_of(data) if head.startswith("stream_") and head.endswith("_point")]
+    losses.add("columns of an unknown name", len(odd) + len(points) - 2 * len(places))
     columns = _LEGACY | {f"{key} {side}": (head,) for key, heads in places.items() for side, head in heads.items()}
     names = Index()
     steps, reduces = [np.empty(0, STEP)], [np.empty(0, REDUCE)]
     has_mean = False
-    for block in csvtext.blocks(data, losses, columns, ("step", "start", "end")):
+    for block in csvtext.blocks(data, losses, columns, ("step", "start", "end"), expected=True):
         is_step = np.array([cell.strip() != "-" for cell in block.text("step")], np.bool_)
         has_mean = has_mean or not is_step.all()
         block = block.where(is_step)
-        rows, usable = _legacy_steps(block, ns)
+        rows, usable, contradictions = _legacy_steps(block, ns)
+        losses.add("steps whose total is not their end less their start", contradictions)
         losses.add("steps without a number, start or end", int((~usable).sum()))
         steps.append(rows[usable])
-        reduces += [_legacy_reduces(block, key, names(key[1]), rows["step"], usable, ns) for key in places]
+        for key in places:
+            found, contradictions = _legacy_reduces(block, key, names(key[1]), rows["step"], usable, ns)
+            reduces.append(found)
+            losses.add("reduces whose duration is not their end less their start", contradictions)
     losses.add("no row of averages at the end: the file may be cut", not has_mean)
     ordered = np.concatenate(reduces)
     ordered = ordered[np.lexsort((ordered["start_ns"], ordered["step"]))]
@@ -310,13 +322,19 @@ _ToNs = Callable[["NDArray[np.int64]"], "NDArray[np.int64]"]
 def _reduce_places(data: Buffer) -> dict[tuple[int, str], dict[str, str]]:
     """(stream, name) of each reduce -> the headings of its start and of its end."""
     found: dict[tuple[int, str], dict[str, str]] = {}
-    for head in csvtext.heading_of(data):
+    headings = csvtext.heading_of(data)
+    for head in headings:
         if match := _REDUCE.fullmatch(head):
             found.setdefault((int(match[1]), match[2]), {})[match[3]] = head
-    return {key: heads for key, heads in found.items() if len(heads) == 2}
+    whole = {key: heads for key, heads in found.items() if len(heads) == 2}
+    durations = {key: f"stream_{key[0]}_{key[1]}" for key in whole}
+    return {key: heads | ({"duration": durations[key]} if durations[key] in headings else {})
+            for key, heads in whole.items()}  # fmt: skip
 
 
-def _legacy_steps(block: csvtext.Block, to_ns: _ToNs) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+def _legacy_steps(block: csvtext.Block, to_ns: _ToNs) -> tuple[NDArray[np.void], NDArray[np.bool_], int]:
+    """Return the steps, which of them are usable, and how many of these contradict their column of totals."""
+    length = np.zeros(len(block), np.int64)
     rows = np.empty(len(block), STEP)
     rows["step"], usable = block.numbers("step")
     rows["model"] = MISSING
@@ -324,7 +342,9 @@ def _legacy_steps(block: csvtext.Block, to_ns: _ToNs) -> tuple[NDArray[np.void],
         cycles, has_value = block.numbers(key)
         rows[name] = np.where(has_value, to_ns(cycles), MISSING)
         usable = usable & has_value if key in ("start", "end") else usable
-    return rows, usable
+        length += cycles if key == "end" else -cycles if key == "start" else 0
+    totals, has_total = block.numbers("total")
+    return rows, usable, int((usable & has_total & (length != totals)).sum())
 
 
 def _legacy_reduces(
@@ -334,7 +354,8 @@ def _legacy_reduces(
     step: NDArray[np.int64],
     usable: NDArray[np.bool_],
     to_ns: _ToNs,
-) -> NDArray[np.void]:
+) -> tuple[NDArray[np.void], int]:
+    """Return the reduces of one place, and how many contradict their column of durations."""
     label = f"{key} "
     start, has_start = block.numbers(f"{label}start")
     end, has_end = block.numbers(f"{label}end")
@@ -343,4 +364,5 @@ def _legacy_reduces(
     rows["step"], rows["stream"], rows["name"] = step[kept], key[0], name
     rows["start_ns"] = to_ns(start[kept])
     rows["duration_ns"] = to_ns(end[kept]) - rows["start_ns"]
-    return rows
+    durations, has_duration = block.numbers(f"{label}duration")
+    return rows, int((kept & has_duration & (end - start != durations)).sum())

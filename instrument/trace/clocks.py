@@ -126,8 +126,10 @@ def device_info(data: Buffer, losses: Losses) -> DeviceInfo:
     content = _object(data, losses)
     device, cpu = _first(content, "DeviceInfo"), _first(content, "CPU")
     hostname = content.get("hostname")
+    khz = _khz(device.get("hwts_frequency"))
+    losses.add("no frequency of the counter; 100 MHz is taken", bool(content) and not khz)
     return DeviceInfo(
-        _khz(device.get("hwts_frequency")),
+        khz,
         _khz(device.get("aic_frequency")),
         _khz(cpu.get("Frequency")),
         _time(device.get("ai_core_num")),
@@ -141,7 +143,9 @@ def moment(data: Buffer, losses: Losses) -> Moment:
     """The two clocks of `start_info` or `end_info`."""
     content = _object(data, losses)
     epoch = content.get("collectionTimeBegin", content.get("collectionTimeEnd"))
-    return Moment(_time(epoch), _time(content.get("clockMonotonicRaw")))
+    found = Moment(_time(epoch), _time(content.get("clockMonotonicRaw")))
+    losses.add("moments that are not told on both clocks", bool(content) and None in found)
+    return found
 
 
 def clock(host: StartLog, device: StartLog, info: DeviceInfo, start: Moment) -> Clock:

@@ -145,6 +145,8 @@ _CHECKED = {
     "cpu_detail": ("cpu_executions",), "gpu_detail": ("gpu_executions",),
     "op_statistic": ("kernel_details", "op_summary"),
 }  # fmt: skip
+#: Sums are printed with six digits, as the times that they are of.
+_ROUNDED_NS = 2000
 #: What the tools of a device write with times of the host's monotonic clock.
 _ON_HOST_CLOCK = ("task_time", "hccl", "step_trace", "msprof")
 EMPTY, ABSENT = "the file is empty", "the file is missing"
@@ -232,4 +234,21 @@ def lacking(of_kind: Mapping[str, Sequence[str]], parts: Assembly, kind: str, su
         counted[sums.operators[row].full_name if by_name else sums.operators[row].type] += count
     missed = sum((counted - found).values())
     what = f"executions that are missing here, as {file} counts them"
-    return [Problem(source, what, missed)] if missed else []
+    problems = [Problem(source, what, missed)] if missed else []
+    if by_name and not missed and (differing := _differing(parts, sums)):
+        problems.append(Problem(source, f"operators whose time is not the sum in {file}", differing))
+    return problems
+
+
+def _differing(parts: Assembly, sums: Totals) -> int:
+    """Return for how many operators the times of all executions are not what the tool summed up, to four digits."""
+    operators, rows = parts.operators, parts.executions
+    durations = np.bincount(rows["operator"], np.maximum(rows["duration_ns"], 0), len(operators))
+    found: Counter[str] = Counter()
+    for row, total in enumerate(durations.tolist()):
+        found[operators[row].full_name] += round(total)
+    told: Counter[str] = Counter()
+    for row, total in zip(sums.totals["operator"].tolist(), sums.totals["total_ns"].tolist(), strict=True):
+        told[sums.operators[row].full_name] += total
+    apart = {name: abs(found[name] - total) for name, total in told.items() if name in found}
+    return sum(difference > max(1e-4 * told[name], _ROUNDED_NS) for name, difference in apart.items())

@@ -23,6 +23,8 @@ MS, US = 10**6, 10**3
 _UNKNOWN = -2
 _INSTANCE = re.compile(r"-op\d+$")
 _INPUT = re.compile(r"^input_\d+:")
+#: What a file says of an input; others are damaged.
+_SHAPE = re.compile(r"input_\d+:(?:\[[-\d, ]*\]|NoShape)", re.ASCII)
 
 
 class Executions(NamedTuple):
@@ -93,7 +95,7 @@ def framework(data: Buffer, file: str) -> Shapes:
 def _kind(line: str) -> tuple[str, str] | None:
     """Short name and shapes of a line; both are empty in a line without a name."""
     parts = line.strip().split(";")
-    if len(parts) < 3:
+    if len(parts) < 3 or not all(_SHAPE.fullmatch(part) for part in parts[3:] if part):
         return None
     return parts[1], ";".join(_INPUT.sub("", part) for part in parts[3:] if part)
 

@@ -86,11 +86,13 @@ def blocks(
     columns: Mapping[str, tuple[str, ...]],
     required: tuple[str, ...] = (),
     device: int | None = None,
+    expected: bool = False,
 ) -> Iterator[Block]:
     """The rows of `data` in blocks.
 
     `columns` says under which headings each column may stand; without one of those `required` there are no rows at all.
-    Of a table of several devices `device` chooses the rows of one.
+    Of a table of several devices `device` chooses the rows of one. `expected` says that whole files have all of the
+    columns, so that one that is not there is told.
     """
     rows = _rows(data, losses)
     heading = [cell.strip().lstrip("\ufeff") for cell in next(rows, [])]
@@ -99,6 +101,8 @@ def blocks(
     if absent:
         losses.add(f"no column {' nor '.join(absent)}: bytes not read", len(data))
         return
+    for key in columns if expected else ():
+        losses.add(f"no column {columns[key][0]}: its values are not known", key not in places)
     pending: list[list[str]] = []
     device_place = None if device is None else _device_place(heading)
     for row in rows:

@@ -99,6 +99,8 @@ def _stage(element: Any, losses: Losses) -> PipelineStage | None:
     metrics = element.get("metrics") or {}
     queue = metrics.get("output_queue") if isinstance(metrics, dict) else None
     queue = queue if isinstance(queue, dict) else {}
+    is_whole = not metrics or (_is_id(queue.get("length")) and isinstance(queue.get("size"), list))
+    losses.add("stages whose queue is not told", not is_whole)
     if not isinstance(children, list) or not all(map(_is_id, children)):
         return None
     return PipelineStage(
@@ -185,7 +187,7 @@ def pipeline_table(data: Buffer, file: str) -> Pipeline:
     """`minddata_pipeline_raw_<device>.csv`: what older MindSpore derives from the samples; stages with a queue only."""
     losses = Losses(file)
     stages, interval = [], MISSING
-    for block in csvtext.blocks(data, losses, _RAW, ("id", "type")):
+    for block in csvtext.blocks(data, losses, _RAW, ("id", "type"), expected=True):
         ids, has_id = block.numbers("id")
         losses.add("rows without an id", int((~has_id).sum()))
         cells = [block.text(key) for key in ("type", "workers", "parent", "children", "capacity", "sizes", "interval")]

@@ -127,6 +127,46 @@ def test_a_file_that_ends_with_a_line_too_early_is_told_by_the_others() -> None:
     assert told["batches without all of the lines that others have"] == 1
 
 
+def told(files: dict[str, bytes]) -> dict[str, int]:
+    return {one.what: one.amount for one in only(files).problems}
+
+
+def test_digits_that_other_columns_contradict_are_told() -> None:
+    """A total that is not the end less the start, of a step and of a reduce; a heading of another name."""
+    heading = ["step_num", "start_point", "end_point", "total", "fp_point", "bp_point", "iteration_interval",
+               "fp_and_bp", "tail", "stream_6_x_start_point", "stream_6_x_end_point", "stream_6_x"]  # fmt: skip
+    row = [1, 100, 200, 100, 110, 150, 10, 40, 50, 120, 130, 10]
+    name = "step_trace_raw_0_detail_time.csv"
+    assert told({name: table(heading, [row, ["-", *row[1:]]])}) == {}
+    assert told({name: table(heading, [row])}) == {"no row of averages at the end: the file may be cut": 1}
+    for place, value, what in ((2, 201, "steps whose total is not their end less their start"),
+                               (10, 131, "reduces whose duration is not their end less their start")):  # fmt: skip
+        damaged = [*row[:place], value, *row[place + 1 :]]
+        assert told({name: table(heading, [damaged, ["-", *row[1:]]])}) == {what: 1}
+    odd = [*heading[:9], "stream_6_y_start_point", *heading[10:]]
+    assert told({name: table(odd, [row, ["-", *row[1:]]])}) == {"columns of an unknown name": 2}
+
+
+def test_times_that_the_sums_contradict_are_told() -> None:
+    """One digit of one duration."""
+    heading = ["op_side", "op_type", "op_name", "full_op_name", "op_occurrences", "op_total_time(ms)"]
+    files = {
+        "cpu_op_execute_timestamp_0.txt": timestamps({"Mul-op0": [(10**18, 1.5, 0), (10**18 + 10**7, 1.25, 0)]}),
+        "cpu_framework_0.txt": b"Mul;Mul-op0;0;input_1:[2];\n" * 2,
+    }
+    for total, expected in ((2.75, {}), (2.35, {"operators whose time is not the sum in cpu_op_detail_info_0.csv": 1})):
+        sums = table(heading, [["Host", "Mul", "Mul-op0", "Mul-op0", 2, total]])
+        assert told({**files, "cpu_op_detail_info_0.csv": sums}) == expected
+
+
+def test_a_log_of_clocks_that_lacks_one_is_told() -> None:
+    """A damaged name of a member is a member that is not there."""
+    damaged = {**JOB, "start_info.0": JOB["start_info.0"].replace(b"clockMono", b"clocKMono")}
+    assert told(damaged).items() - told(JOB).items() == {("moments that are not told on both clocks", 1)}
+    without = {**JOB, "info.json.0": b'{"DeviceInfo": [{}]}'}
+    assert told(without).items() - told(JOB).items() == {("no frequency of the counter; 100 MHz is taken", 1)}
+
+
 def test_losses_stand_with_their_device() -> None:
     """What is missing of device 5 is told at device 5."""
     rows = JOB[HWTS]
