@@ -24,12 +24,12 @@ from instrument.read import file_kinds, folders, frames, lineage, tail
 from instrument.read.contents import Contents
 from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
 from instrument.read.ordering import natural
-from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
+from instrument.read.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
 from instrument.read.run_list import Runs as Runs
-from instrument.read.starts import RunStart, starts_in, state_of
+from instrument.read.starts import KILLED, RUNNING, RunStart, starts_in, state_of
 from instrument.ringfile import pending
-from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
 
@@ -256,6 +256,10 @@ class Run:
         """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
         return self._contents.extent()
 
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with NaN or infinities: how many `points`, and the `first_step` of one."""
+        return self._contents.nonfinite()
+
     @property
     def _contents(self) -> Contents:
         if self._read is None or self._is_live:
@@ -300,7 +304,10 @@ class Run:
             how = ".of_rank(), and .by_rank() of a series" if len(self.ranks) > 1 else ".by_writer() of a series"
             rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see {how}")
         replaced = self._contents.replaced(self._contents.keys())
+        if (state := self.state) in (RUNNING, FAILED, KILLED):
+            rows.append(f"  {'state':<10}{state}; see .starts")
         told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        told.append(("not finite", sum(found.points for found in self.nonfinite().values()), ".nonfinite()"))
         told.append(("damage", len(self.damage), ".damage"))
         rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
         return "\n".join(rows)
