@@ -235,7 +235,8 @@ def test_show_as_json_holds_the_same(run: Path, capsys: pytest.CaptureFixture[st
     """Standard JSON: numbers exact, NaN and the infinities as texts."""
     report = shown_json(capsys, run)
 
-    assert list(report) == ["run", "path", "ranks", "files", "tags", "has_profile", "lineage", "gaps", "damage"]
+    keys = ["run", "path", "ranks", "state", "files", "tags", "has_profile", "lineage", "gaps", "damage"]
+    assert list(report) == keys
     assert (report["run"], report["path"]) == ("lenet", str(run))
     assert [file["bytes"] for file in report["files"]] == [
         Path(file["file"]).stat().st_size for file in report["files"]
