@@ -32,7 +32,7 @@ from readers import READERS, TREE_READERS  # noqa: E402
 
 _MARKS = ("<!-- read.py: begin -->", "<!-- read.py: end -->")
 #: Case -> how many times less processor time than rustboard with checksums ours is to take.
-_TARGETS = {"1m_x_1": 2.0, "200k_x_10": 2.0, "mixed": 1.0, "tensors": 10.0}
+_TARGETS = {"1m_x_1": 2.0, "200k_x_10": 2.0, "wide": 2.0, "wide_short": 1.0, "mixed": 1.0, "tensors": 10.0}
 _MEMORY_TARGET = 2.0
 #: The case of a tree of runs, and in how many seconds it is to be listed.
 _TREE = "tree"

@@ -98,6 +98,18 @@ def _scalars(tags: int) -> Callable[[int, str], Iterator[bytes]]:
     return make
 
 
+def _wide(tags: int) -> Callable[[int, str], Iterator[bytes]]:
+    """Steps of many tags, as the recorders of the dialects write them: an event a step, or an event a value."""
+
+    def make(steps: int, dialect: str) -> Iterator[bytes]:
+        fields = [_number(dialect, f"layer_{index}/weight/norm") for index in range(tags)]
+        for step in range(1, steps + 1):
+            values = [field(step / (index + 2)) for index, field in enumerate(fields)]
+            yield from (_event(step, one) for one in (values if dialect == "tensorboard" else [b"".join(values)]))
+
+    return make
+
+
 def _mixed(steps: int, dialect: str) -> Iterator[bytes]:
     each = [_number(dialect, tag) for tag in ("train/loss", "train/lr")]
     tenth = [_number(dialect, f"eval/m{index}") for index in range(5)]
@@ -141,6 +153,8 @@ def _tensors(events: int, dialect: str) -> Iterator[bytes]:
 CASES = {
     "1m_x_1": Case("1,000,000 events of a scalar", 1_000_000, 20_000, _scalars(1)),
     "200k_x_10": Case("200,000 events of ten scalars", 200_000, 4_000, _scalars(10)),
+    "wide": Case("1,000 steps of 1,000 scalars; in TensorBoard's dialect an event each", 1000, 20, _wide(1000)),
+    "wide_short": Case("20 steps of 1,000 scalars, likewise", 20, 2, _wide(1000)),
     "mixed": Case(
         "500,000 steps of two scalars; five more each tenth, a histogram each hundredth", 500_000, 10_000, _mixed
     ),

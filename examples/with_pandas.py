@@ -2,7 +2,7 @@
 
     python examples/with_pandas.py [DIRECTORY]
 
-Needs pandas and matplotlib: pip install 'mindspore-instrument[pandas,plot]'. Reading needs neither MindSpore nor a
+Needs pandas and matplotlib: pip install pandas matplotlib. Reading needs neither MindSpore nor a
 device: the second half works on any machine that has the files.
 """
 

@@ -69,6 +69,13 @@ _HOMES = {
     "load_ipython_extension": ("instrument.show.notebook", "load_ipython_extension"),
 }
 
+#: Module -> what it is called, and how it is installed: `pip install --no-deps` leaves them out.
+_PACKAGES = {
+    "mindspore": ("MindSpore", "'mindspore>=2.7,<2.11' 'numpy<2'; reading runs and profiles needs none"),
+    "numpy": ("NumPy", "'numpy>=1.22'"),
+    "crc32c": ("crc32c", "'crc32c>=2.3'"),
+    "google": ("protobuf", "'protobuf>=3.20.3,<8'"),
+}
 
 if not TYPE_CHECKING:  # to a type checker this would say that any name is there
 
@@ -82,7 +89,15 @@ if not TYPE_CHECKING:  # to a type checker this would say that any name is there
 
             hint = "" if name.startswith("_") else did_you_mean(name, __all__)
             raise AttributeError(f"module 'instrument' has no attribute {name!r}{hint}") from None
-        module = import_module(module_name)
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            needed = _PACKAGES.get((error.name or "").partition(".")[0])
+            if needed is None:
+                raise
+            raise ImportError(
+                f"instrument.{name} needs {needed[0]}, which is not installed: pip install {needed[1]}", name=error.name
+            ) from error
         value = module if attribute is None else getattr(module, attribute)
         globals()[name] = value
         return value

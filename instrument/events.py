@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SUMMARY_KINDS = ("scalar", "image", "tensor", "histogram", "landscape")
 #: Kinds of the lineage file.
 LINEAGE_KINDS = ("train_lineage", "eval_lineage", "dataset_graph", "custom_lineage_data")
-#: Texts are only in files that others wrote.
+#: MindSpore has no texts; its readers skip them.
 KINDS = (*SUMMARY_KINDS, "text", "graph", *LINEAGE_KINDS)
 #: Tags that begin so come by the clock, not by steps: a step may have any number of points.
 SAMPLED = "system/"
@@ -40,8 +40,8 @@ class Item(NamedTuple):
     """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
 
     `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), or the finished
-    value of these, and the serialised message for the other kinds, a `Gap` among them. `dtype` names the recorded type
-    of a tensor that is an array.
+    value of these, and the serialised message for the other kinds, a `Gap` and a text among them. `dtype` names the
+    recorded type of a tensor that is an array.
     """
 
     kind: str

@@ -161,6 +161,32 @@ class Gap:
     reason: str
 
 
+#: How a recorder ended: closed, closed because of an exception, or neither (the program ended, or let go of it).
+FINISHED, FAILED, ENDED = "finished", "failed", "ended"
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a recorder knew of its run when it began.
+
+    `number` is 1 for the first start of a rank in a directory, for each further one it is greater than all it found.
+    `unfinished` are the sizes in bytes, by name, of the files that did not say then how their recorder ended: one of
+    these that has grown since was being written at the same time.
+    """
+
+    id: str
+    number: int
+    unfinished: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class End:
+    """How a recorder ended: `status` is `FINISHED`, `FAILED` or `ENDED`; `reason` names the exception, if any."""
+
+    status: str
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class Trace:
     """A piece of one raw file of a profile: `data` stands at `offset` of the `total_bytes` that the file has.

@@ -186,13 +186,20 @@ def test_reading_is_measured(tmp_path: Path) -> None:
     values = {(run["case"], run["reader"]): run["values"] for run in report["runs"]}
     assert values == {
         (case, reader): count
-        for case, count in (("1m_x_1", 20_000), ("200k_x_10", 40_000), ("mixed", 25_100), ("tensors", 16))
+        for case, count in (
+            ("1m_x_1", 20_000),
+            ("200k_x_10", 40_000),
+            ("wide", 20_000),
+            ("wide_short", 2_000),
+            ("mixed", 25_100),
+            ("tensors", 16),
+        )
         for reader in ("ours", "ours_tensorboard")
     } | {("tree", "ours_cold"): 20, ("tree", "ours_again"): 20}
     (tmp_path / "report").write_text(result.stdout)
     command = [sys.executable, script, "--table", str(tmp_path / "report")]
     table = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert table.count("| ours |") == 4
+    assert table.count("| ours |") == 6
     assert "ours_again: 0." in table
 
 

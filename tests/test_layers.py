@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "suggestions": set(),
     "forks": set(),
+    "paths": set(),
     "descriptors": set(),
     "processes": {"descriptors"},
     "events": {"numpy"},
@@ -59,6 +60,7 @@ ALLOWED: dict[str, set[str]] = {
         "forks",
         "framework",
         "marks",
+        "paths",
         "mindspore",
         "numpy",
         "psutil",
@@ -72,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "framework",
         "marks",
+        "paths",
         "_version",
         "mindspore",
         "numpy",
@@ -103,9 +106,9 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "read": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "numpy", "crc32c", "pandas"},
+    "read": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
-    "analyse": {"read", "trace", "values", "errors", "_version", "numpy", "pandas"},
+    "analyse": {"read", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
     "show": {
         "suggestions",
         "analyse",
@@ -116,6 +119,7 @@ ALLOWED: dict[str, set[str]] = {
         "values",
         "errors",
         "findings",
+        "paths",
         "_version",
         "numpy",
         "matplotlib",

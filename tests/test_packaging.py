@@ -7,6 +7,8 @@ import importlib.util
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -82,15 +84,21 @@ def framework_releases() -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def test_every_extra_that_a_message_names_exists(config: configparser.ConfigParser) -> None:
-    """`mindspore-instrument[NAME]` in the code is an extra of this distribution, and `all` has those of users."""
+def test_nothing_is_installed_by_a_name_that_is_not_published(config: configparser.ConfigParser) -> None:
+    """Messages and pages name packages of an index, or a checkout; `all` has every extra of users."""
     extras = config["options.extras_require"]
-    named = {
-        name
-        for path in (ROOT / "instrument").rglob("*.py")
-        for name in re.findall(r"mindspore-instrument\[(\w+)\]", path.read_text())
-    }
-    assert named == {"pandas", "plot", "parquet", "system"}
+    named = {"pandas", "plot", "parquet", "system"}
+    told = {}
+    for folder in ("instrument", "docs", "examples"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".md", ".ipynb"):
+                found = re.findall(r"pip install [^`\n]*mindspore-instrument[^`\n]*", path.read_text(encoding="utf-8"))
+                told.update({str(path): found} if found else {})
+    assert told == {}
+    code = "".join(path.read_text() for path in (ROOT / "instrument").rglob("*.py"))
+    for name in named:
+        (package,) = (re.split(r"[>=<]", one)[0] for one in entries(extras[name]))
+        assert f"pip install {package}" in code
     (every,) = entries(extras["all"])
     assert set(every.removeprefix("mindspore-instrument[").removesuffix("]").split(",")) == named
     packages = {re.split(r"[>=<]", one)[0] for name in named for one in entries(extras[name])}
@@ -101,6 +109,63 @@ def test_the_package_has_types(config: configparser.ConfigParser) -> None:
     """`py.typed` is there, and goes into the wheel."""
     assert (ROOT / "instrument" / "py.typed").is_file()
     assert "py.typed" in config["options.package_data"]["instrument"]
+
+
+def test_the_versions_that_mindinsight_needs_are_told() -> None:
+    """The page for users names those with which it reads our files in the tests."""
+    page = (ROOT / "docs" / "howto" / "elsewhere.md").read_text(encoding="utf-8")
+    for line in entries((ROOT / "tools" / "oracle-requirements.txt").read_text()):
+        assert f" {line}" in page
+
+
+MISSING = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == sys.argv[1]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+import instrument
+for name in sys.argv[2:]:
+    try:
+        getattr(instrument, name)
+        print(f"{name} works")
+    except ImportError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("absent", "name", "said"),
+    [
+        (
+            "mindspore",
+            name,
+            f"instrument.{name} needs MindSpore, which is not installed: pip install 'mindspore>=2.7,<2.11'",
+        )
+        for name in ("SummaryCollector", "SummaryRecord", "SummaryLandscape", "ops", "Profiler", "StopAtStep")
+    ]
+    + [("mindspore", name, f"{name} works") for name in ("Run", "profile", "read", "span")]
+    + [
+        ("numpy", "Run", "instrument.Run needs NumPy, which is not installed: pip install 'numpy>=1.22'"),
+        ("crc32c", "Run", "instrument.Run needs crc32c, which is not installed: pip install 'crc32c>=2.3'"),
+    ],
+)
+def test_a_name_whose_package_is_missing_says_so(absent: str, name: str, said: str) -> None:
+    """As after `pip install --no-deps`: what is missing, and how to install it."""
+    ran = subprocess.run(
+        [sys.executable, "-c", MISSING, absent, name],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert ran.stdout.startswith(said), ran.stdout
+
+
+def test_what_a_missing_package_asks_for_is_what_setup_does(config: configparser.ConfigParser) -> None:
+    """The same ranges as in setup.cfg."""
+    asked = entries(config["options"]["install_requires"])
+    for _, command in instrument._PACKAGES.values():
+        for requirement in re.findall(r"'([^']+)'", command):
+            assert any(one == requirement or one.startswith(requirement.partition("<")[0]) for one in asked)
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +227,55 @@ def test_the_wheel_holds_the_package_only(built: Path) -> None:
                  "Provides-Extra: system", "Classifier: Typing :: Typed"):  # fmt: skip
         assert f"\n{line}\n" in told
     assert "# mindspore-instrument" in told.partition("\n\n")[2]
+
+
+RECIPE = "## Without MindSpore"
+RECORDED = """
+import numpy as np, time
+from instrument.values import Event, Item
+from instrument.write.pool import open_sink
+from instrument.write.sink import Target
+sink = open_sink(Target("run"), 0)
+for step in range(1, 4):
+    tensor = Item("tensor", "t", np.ones((2, 2), np.float32), "float32")
+    sink.write(Event(step, time.time(), [tensor], {"loss": step / 4}))
+sink.close()
+"""
+
+
+@pytest.mark.slow
+def test_the_recipe_for_a_reader_without_mindspore(tmp_path: Path) -> None:
+    """The page's own commands in a fresh environment: reading works, and a recorder says what is missing."""
+    page = (ROOT / "docs" / "howto" / "read.md").read_text(encoding="utf-8").partition(RECIPE)[2]
+    commands = re.findall(r"^\$ pip (install .*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    venv, python = tmp_path / "venv", tmp_path / "venv" / "bin" / "python"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "instrument", checkout / "instrument", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        (checkout / name).write_bytes((ROOT / name).read_bytes())
+
+    def call(*words: str | Path, cwd: Path = tmp_path) -> str:
+        ran = subprocess.run(
+            [*map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+        return ran.stdout
+
+    call(sys.executable, "-m", "venv", venv)
+    for command in commands:
+        call(python, "-m", "pip", "--disable-pip-version-check", "-q", *shlex.split(command), cwd=checkout)
+    assert "mindspore " not in call(python, "-m", "pip", "--disable-pip-version-check", "list")
+    call(python, "-c", RECORDED)
+    assert "loss" in call(venv / "bin" / "instrument", "show", "run")
+    call(venv / "bin" / "instrument", "verify", "run")
+    call(venv / "bin" / "instrument", "export", "run", "--to", "csv", "-o", "out")
+    call(venv / "bin" / "instrument", "doctor")
+    told = call(
+        python, "-c", "import instrument\ntry: instrument.SummaryCollector\nexcept ImportError as error: print(error)"
+    )
+    assert told.startswith("instrument.SummaryCollector needs MindSpore, which is not installed: ")
 
 
 @pytest.mark.slow

@@ -51,6 +51,8 @@ def test_a_name_of_the_package() -> None:
         (["sho"], "instrument: error: there is no verb 'sho'; did you mean 'show'?"),
         (["scaler"], "instrument: error: there is no verb 'scaler'; did you mean 'scalars'?"),
         (["xyzzy"], "instrument: error: there is no verb 'xyzzy'; there are ls, show, "),
+        (["scalars", "x", "--sort", "bets"], "invalid choice: 'bets' "),
+        (["scalars", "x", "--sort", "bets"], "; did you mean 'best'?"),
         (["scalars", "x", "--tags", "y"], "unrecognized arguments: --tags y; did you mean '--tag'?"),
     ],
 )

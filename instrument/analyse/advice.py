@@ -10,7 +10,7 @@ import numpy as np
 from instrument.analyse import layout, pipeline, ranks
 from instrument.analyse import steps as step_tables
 from instrument.analyse.sums import is_collective
-from instrument.trace.events import AI_CPU, COMMUNICATION, SPAN_CALLBACK, PipelineStage
+from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, SPAN_CALLBACK, PipelineStage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,6 +42,20 @@ CONVERSIONS = frozenset(
 #: What waits for data on AI CPU does not compute there.
 _WAITS = ("getnext", "get_next", "initdataset")
 _MS = 10**6
+#: Steps that differ by less than this factor are alike.
+_ALIKE = 2.0
+#: Operators that multiply matrices: their time falls with the precision.
+_MATRIX = ("matmul", "conv", "dense", "attention")
+_LOWER_PRECISION = (
+    "give it a lower precision (amp_level, or a cast to float16 or bfloat16), and dimensions that are multiples of 16"
+)
+_ON_THE_HOST = (
+    "check that it has the processors (OMP_NUM_THREADS, other processes), and whether its inputs need to be that large"
+)
+_FEWER_CALLS = (
+    "look at its inputs (column input_shapes): smaller ones, fewer calls, or one fused operator of mindspore.ops for "
+    "several small ones"
+)
 
 #: Type of a stage, without "Op" and "Dataset" -> what makes it faster.
 _REMEDIES: Mapping[str, str] = {
@@ -128,33 +142,54 @@ def _ranks(profile: Profile) -> _Found:
 
 def _data(profile: Profile) -> _Found:
     verdict = pipeline.verdict(profile.capture, profile.steps)
-    interval, total = _mean(profile.step_parts, "iteration_interval"), _mean(profile.step_parts, "total")
-    is_late = interval is not None and interval > pipeline.INTERVAL_NS
-    if not is_late and not verdict.is_waiting:
+    late = _late_start(profile.steps)
+    if late is None and not verdict.is_waiting:
+        if verdict.near_miss:
+            head = f"The training hardly waits for data yet: {verdict.reason}"
+            yield "data", " ".join((head, *_what_to_do(profile, verdict.stage)))
         return
-    late = ""
-    if interval is not None and is_late:
-        share = f" ({100 * interval / total:.1f} % of it)" if total else ""
-        late = f"{interval / _MS:.3f} ms of each step{share} pass before its first operator"
     if verdict.kind == pipeline.NOT_INPUT_BOUND and not verdict.is_of_steps:
-        if interval and total and 100 * interval / total < LATE_PERCENT:
+        if late is None or late.percent < LATE_PERCENT:
             return
-        yield "data", f"{late}, but not for data: {verdict.reason} {_callbacks(profile)}"
+        yield "data", f"{late.words}, but not for data: {verdict.reason} {_callbacks(profile)}"
         return
-    is_said_twice = verdict.is_of_steps and bool(late)
+    is_said_twice = verdict.is_of_steps and late is not None
     head = f"The training waits for data: {verdict.reason}" if verdict.is_waiting and not is_said_twice else ""
-    tail = f"{late}, and more than {pipeline.INTERVAL_NS // _MS} ms means waiting for data." if late else ""
+    limit = f"more than {pipeline.INTERVAL_NS // _MS} ms means waiting for data."
+    tail = f"{late.words}, and {limit}" if late is not None else ""
     yield "data", " ".join(filter(None, (head, tail, *_what_to_do(profile, verdict.stage))))
 
 
-def _mean(parts: Table, part: str) -> float | None:
-    """The mean of a part of the step, without the first one where there are others: it often warms up."""
-    row = next((row for row in parts.records() if row["part"] == part), {})
-    for column in ("mean_without_first_ns", "mean_ns"):
-        value = row.get(column)
-        if isinstance(value, (int, float)):
-            return float(value)
-    return None
+class _Late(NamedTuple):
+    """What passes before the first operator of steps, in words, and its share of all steps in percent."""
+
+    words: str
+    percent: float
+
+
+def _late_start(table: Table) -> _Late | None:
+    """Return how much passes before the first operator of the steps, where it is more than a launch on average.
+
+    The first of several steps often warms up and is left out.
+    """
+    interval, total = np.ma.asarray(table["iteration_interval_ns"]), np.ma.asarray(table["total_ns"])
+    is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
+    times, totals = np.ma.getdata(interval)[is_known], np.ma.getdata(total)[is_known]
+    if len(times) > 1:
+        times, totals = times[1:], totals[1:]
+    if not len(times) or not totals.sum() or times.mean() <= pipeline.INTERVAL_NS:
+        return None
+    percent = 100 * float(times.sum()) / float(totals.sum())
+    median, late = float(np.median(times)), times > pipeline.INTERVAL_NS
+    if late.all():
+        which = "each step" if times.max() <= _ALIKE * times.min() else "the median step"
+        share = 100 * median / float(np.median(totals))
+        return _Late(f"{median / _MS:.3f} ms of {which} ({share:.1f} % of it) pass before its first operator", percent)
+    return _Late(
+        f"In {int(late.sum())} of {len(times)} steps {float(times[late].mean()) / _MS:.3f} ms pass before the first "
+        f"operator ({percent:.1f} % of the time of all steps; the median step waits {median / _MS:.3f} ms)",
+        percent,
+    )
 
 
 def _callbacks(profile: Profile) -> str:
@@ -175,10 +210,13 @@ def _what_to_do(profile: Profile, stage: PipelineStage | None) -> Iterator[str]:
     name, count = pipeline.name_of(stage), pipeline.processors(profile.capture)
     row = next(row for row in pipeline.stages(profile.capture).records() if row["id"] == stage.id)
     use = row["worker_cpu_percent"]
-    if isinstance(use, (int, float)) and use > BUSY_PERCENT:
-        yield f"Each worker of {name} uses {use:.0f} % of a processor: it computes."
+    who = f"The worker of {name}" if stage.workers == 1 else f"Each worker of {name}"
+    if isinstance(use, (int, float)) and use > 100:
+        yield f"{who} uses {use:.0f} % of a processor, with threads of its own: it computes."
+    elif isinstance(use, (int, float)) and use > BUSY_PERCENT:
+        yield f"{who} uses {use:.0f} % of a processor: it computes."
     elif isinstance(use, (int, float)) and use < IDLE_PERCENT:
-        yield f"Each worker of {name} uses only {use:.0f} % of a processor: it waits itself, for files or for Python."
+        yield f"{who} uses only {use:.0f} % of a processor: it waits itself, for files or for Python."
     if count is not None and 0 < stage.workers < count:
         yield f"It has num_parallel_workers={stage.workers} on a machine with {count} processors."
     yield f"To make {name} faster, {_remedy(stage)}."
@@ -204,7 +242,19 @@ def _few_operators(profile: Profile) -> _Found:
     pairs = zip(rows, _shares(table).tolist(), strict=False)
     names = ", ".join(f"{_name(row['full_name'])} ({part:.1f} %)" for row, part in pairs)
     takes = "operator takes" if few == 1 else "operators take"
-    yield "operators", f"{few} {takes} {share[few - 1]:.1f} % of the time of all {len(table)}: {names}."
+    first, half = rows[0], float(_shares(table)[0]) / 2
+    yield (
+        "operators",
+        f"{few} {takes} {share[few - 1]:.1f} % of the time of all {len(table)}: {names}. "
+        f"If {_name(first['full_name'])} took half as long, {half:.1f} % of that time were saved: "
+        f"{_remedy_of_operator(first)}.",
+    )
+
+
+def _remedy_of_operator(row: Mapping[str, Value]) -> str:
+    if row["side"] == CPU:
+        return _ON_THE_HOST
+    return _LOWER_PRECISION if any(word in str(row["type"]).lower() for word in _MATRIX) else _FEWER_CALLS
 
 
 def _conversions(profile: Profile) -> _Found:

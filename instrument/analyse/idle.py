@@ -95,7 +95,7 @@ def _gaps_of(where: str, stream: int, rows: NDArray[np.void]) -> NDArray[np.void
 
 def _streams(capture: Capture, counted: Counted) -> list[tuple[str, int, NDArray[np.void]]]:
     """ "host" or "device", the stream, and its executions by start."""
-    rows = counted.executions
+    rows = counted.near
     is_host = chosen(capture, rows, lambda operator: operator.side == CPU)
     order = np.lexsort((rows["stream"], is_host))  # stable: by start within a stream
     rows, is_host = rows[order], is_host[order]

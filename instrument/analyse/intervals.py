@@ -10,6 +10,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: A range that lies so many times the extent of nearly all others away from them, and at least a minute, may have a
+#: damaged time. A pause in a training is shorter than that, or has more than a tenth of the ranges behind it.
+_FAR_FACTOR, _FAR_NS = 20, 60 * 10**9
+#: Of fewer ranges nearly all is nothing.
+_FEWEST = 5
+
+
+def far(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which ranges begin or end far away from nearly all others."""
+    if len(start_ns) < _FEWEST:
+        return np.zeros(len(start_ns), np.bool_)
+    ordered = np.sort(start_ns)
+    low = int(ordered[int(np.ceil(0.1 * (len(ordered) - 1)))])
+    high = int(ordered[int(0.9 * (len(ordered) - 1))])
+    bound = max(_FAR_FACTOR * (high - low), _FAR_NS)
+    is_far: NDArray[np.bool_] = (start_ns < low - bound) | (np.maximum(start_ns, end_ns) > high + bound)
+    return is_far
+
+
 class Union:
     """The union of half-open ranges of time, as ranges that neither touch nor overlap, `start_ns[i]` to `end_ns[i]`."""
 

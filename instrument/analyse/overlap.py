@@ -28,7 +28,7 @@ def per_step(capture: Capture, counted: Counted) -> Table:
     """
     if len(capture.overlap):
         return _of_source(capture)
-    rows = counted.executions
+    rows = counted.near
     computing = _running(rows[chosen(capture, rows, computes)])
     talking = _running(communication(capture, counted))
     if not len(talking.start_ns):
@@ -65,7 +65,7 @@ def _of_source(capture: Capture) -> Table:
 
 def communication(capture: Capture, counted: Counted) -> NDArray[np.void]:
     """Communication between devices, as executions or as the device marks it."""
-    rows = counted.executions
+    rows = counted.near
     found = rows[chosen(capture, rows, communicates)]
     return found if len(found) else capture.reduces[capture.reduces["duration_ns"] >= 0]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from instrument.analyse import steps as step_tables
+from instrument.analyse.intervals import far
 from instrument.analyse.sums import counted, unmissing, window_of
 from instrument.analyse.table import NOT_AVAILABLE, Table
 from instrument.trace.events import MISSING, Capture, PipelineStage
@@ -31,6 +32,8 @@ INTERVAL_NS = 10**6
 #: MindInsight has it for the difference of the two, and for how full the queue of a source is.
 HOLDS_BACK_PERCENT = 50.0
 _FULL_PERCENT = 100.0
+#: A queue that is no fuller than this on average, over so many samples, is no reserve; MindInsight has the same share.
+NEARLY_EMPTY_PERCENT, LEAST_SAMPLES = 10.0, 10
 _MS = 10**6
 #: With more time between batches, whole milliseconds are fine enough for shares of waiting.
 _FINE_NS = 10 * _MS
@@ -44,6 +47,7 @@ class Verdict:
 
     `wait_percent` is the share of the time that it waited; `stage` is the one that holds the others back, and
     `reason` has the figures of both. `is_of_steps`: no queue was seen, only the time before the first operators.
+    `near_miss` says why a training that is not input-bound soon may be; it is part of `reason`.
     """
 
     kind: str
@@ -51,6 +55,7 @@ class Verdict:
     wait_percent: float | None = None
     stage: PipelineStage | None = None
     is_of_steps: bool = False
+    near_miss: str = ""
 
     @property
     def is_waiting(self) -> bool:
@@ -121,6 +126,8 @@ def batches(capture: Capture) -> Table:
     names = ("batch", "time_ns", "pipeline_ns", "push_ns", "total_ns", "queue_size", "queue_capacity")
     columns = {name: unmissing(rows[name]) for name in names}
     notes = [f"Times are of the clock {capture.metadata.get('batches_clock', capture.clock)}."]
+    if distant := int(far(rows["time_ns"], rows["time_ns"]).sum()):
+        notes.append(f"{distant} batches are far away from all others in time, and do not count in shares of waiting.")
     return Table("batches", columns, "Batches", notes if len(rows) else [_NOTHING])
 
 
@@ -221,12 +228,31 @@ def verdict(capture: Capture, steps: Table | None = None) -> Verdict:
         has_any = len(capture.pipeline) or len(capture.batches) or len(capture.fetches)
         reason = "the trace does not say what the consumer of the data waited for" if has_any else _NOTHING[5:-1]
         return Verdict(NOT_AVAILABLE, f"{reason}.")
-    if wait.percent < SOMEWHAT_PERCENT:
-        return Verdict(NOT_INPUT_BOUND, f"{wait.words}.", wait.percent, None, wait.is_of_steps)
     stage, why = _slowest(capture.pipeline)
+    if wait.percent < SOMEWHAT_PERCENT:
+        near = _near_miss(capture, wait)
+        reason = f"{wait.words}. {near}" if near else f"{wait.words}."
+        return Verdict(NOT_INPUT_BOUND, reason, wait.percent, stage if near else None, wait.is_of_steps, near)
     kind = INPUT_BOUND if wait.percent >= BOUND_PERCENT else SOMEWHAT
     reason = f"{wait.words}; {why}." if why else f"{wait.words}."
     return Verdict(kind, reason, wait.percent, stage, wait.is_of_steps)
+
+
+def _near_miss(capture: Capture, wait: _Wait) -> str:
+    """Say that the pipeline is hardly ahead: by its nearly empty queue, or by a wait just below the limit."""
+    rows = capture.batches[(capture.batches["queue_size"] >= 0) & (capture.batches["queue_capacity"] > 0)]
+    use = held = None
+    if len(rows) >= LEAST_SAMPLES:
+        use = 100 * float((rows["queue_size"] / rows["queue_capacity"]).mean())
+        held = f"its queue held {rows['queue_size'].mean():.1f} of {int(rows['queue_capacity'].max())} on average"
+    elif (root := next(iter(queued(capture.pipeline)), None)) is not None and len(root.queue_sizes) >= LEAST_SAMPLES:
+        use = _use(root)
+        held = f"the queue of {name_of(root)} held {_mean(root.queue_sizes):.1f} of {root.queue_capacity} on average"
+    if use is not None and use <= NEARLY_EMPTY_PERCENT:
+        return f"The pipeline is hardly ahead: {held}. With a little more work for a row the training will wait."
+    if wait.percent >= SOMEWHAT_PERCENT / 2:
+        return f"That is just below the {SOMEWHAT_PERCENT:.0f} % from which a training is called input-bound."
+    return ""
 
 
 def _waits(capture: Capture, steps: Table) -> Iterator[_Wait]:
@@ -279,6 +305,7 @@ def _of_feeder(capture: Capture, steps: Table) -> _Wait | None:
 def _of_batches(capture: Capture, who: str) -> _Wait | None:
     """The time in the pipeline of batches that found its queue empty, by the time from the first batch to the last."""
     rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
+    rows = rows[~far(rows["time_ns"], rows["time_ns"])]
     if len(rows) < 2:
         return None
     # the first batch was under way before its time, which is when it was there

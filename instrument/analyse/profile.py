@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from instrument import paths
 from instrument.analyse import (
     advice,
     compare,
@@ -30,7 +31,7 @@ from instrument.analyse import (
 from instrument.analyse.compare import Comparison
 from instrument.analyse.operators import KeyAverages
 from instrument.analyse.table import Table
-from instrument.errors import InstrumentError
+from instrument.errors import InstrumentError, NoSuchRun
 from instrument.read.hints import ranges
 from instrument.trace.completeness import is_absence
 from instrument.trace.events import MISSING, Capture, Problem
@@ -50,7 +51,11 @@ def profile(path: str | os.PathLike[str], window: int = -1, device: int | None =
         NoSuchRun: nothing of a profile is there.
         InstrumentError: there is no such window or device, or nothing of it can be read.
     """
-    place = os.fspath(path)
+    place = os.fsdecode(path)
+    if paths.is_url(place):
+        raise NoSuchRun(
+            f"{place} is a URL; profiles are read from directories of this machine: {paths.url_hint(place)}"
+        )
     pieces = sources.find(place)
     number = sources.choose(pieces, window, place)
     captures = [one for piece in pieces if piece.number == number for one in piece.captures()]

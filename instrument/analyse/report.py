@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.analyse import layout, steps
+from instrument.analyse import layout, steps, timeline
 from instrument.analyse.layout import UNLIMITED, Screen
 from instrument.analyse.sums import window_of
 from instrument.analyse.table import Table
@@ -108,6 +108,8 @@ def _heading(profile: Profile) -> Iterator[str]:
     if isinstance(versions, dict):
         made = ", ".join(f"{name} {version}" for name, version in versions.items())
         yield layout.escape(f"  {told.get('mode', '')} mode on {told.get('host', '?')}; {made}")
+    if found := timeline.alignment(profile.captures):
+        yield f"  {found}"
     window = window_of(profile.capture)
     if window is not None:
         start = datetime.fromtimestamp(window[0] // 10**9, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -44,6 +44,10 @@ _MEANINGS = (
     "iteration_interval is from the start of the step to its first forward operator: data, callbacks, Python.",
     "fp_and_bp is from there to the end of the last gradient operator, tail the rest: the optimizer.",
 )
+#: No step of a training lasts a day.
+_LONGEST_NS = 86_400 * 10**9
+#: A step that takes so many times the median of several is named; at most so many of them.
+_LONG_FACTOR, _FEWEST_STEPS, _MOST_NAMED = 1000, 3, 5
 #: The first step spoils the mean when it takes this many times the median of the others.
 _WARM_UP_FACTOR = 2.0
 
@@ -111,7 +115,7 @@ def _points(capture: Capture, counted: Counted) -> _Points:
 def _whole_window(capture: Capture, counted: Counted) -> _Points:
     """One row for all of the window; none where nothing says how long that is."""
     window = window_of(capture)
-    executions = counted.executions
+    executions = counted.near
     if window is None and len(executions):
         window = int(executions["start_ns"][0]), int((executions["start_ns"] + executions["duration_ns"]).max())
     rows = np.full(int(window is not None), MISSING, np.int64).astype(STEP)
@@ -205,10 +209,16 @@ def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     start, forward, backward, end = (rows[name] for name in ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns"))
     has_start, has_forward, has_backward = start != MISSING, forward != MISSING, backward != MISSING
     has_total = has_start & (end > start)
+    doubtful = has_total & _beside_damage(start, end, has_start & ~has_total)
+    endless = has_total & ~doubtful & (end - start > _LONGEST_NS)
+    has_total &= ~doubtful & ~endless
     wrong = (has_forward & has_start & (forward < start)) | (has_backward & (backward > end))
     wrong |= (has_forward & (forward > end)) | (has_backward & has_start & (backward < start))
     wrong |= has_forward & has_backward & (backward < forward)
-    _count(notes, ~has_total, "steps have no start or no length; their times are n/a")
+    _count(notes, ~has_total & ~doubtful & ~endless, "steps have no start or no length; their times are n/a")
+    _count(notes, doubtful, "steps share a moment that cannot be right with their neighbour; their times are n/a")
+    _count(notes, endless, "steps last more than a day, which looks like a damaged time; their times are n/a")
+    notes.extend(_on_long_steps(rows["step"], np.where(has_total, end - start, 0)))
     _count(notes, wrong & has_total, "steps have points in an impossible order; their parts are n/a")
     if points.is_of_device:
         _count(notes, ~has_forward, "steps have no mark of the start of the forward pass")
@@ -221,6 +231,38 @@ def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         for name, value, is_known in zip(PARTS, values, known, strict=True)
     }
     return masked(np.where(has_total, end - start, 0), ~has_total), parts
+
+
+def _beside_damage(start: NDArray[np.int64], end: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the steps whose start or end is the moment that turns a neighbour's length around.
+
+    A step starts where the one before it ended. Of a step without a length either its start is too late, or its end too
+    early; which of them shows in the neighbours, and where it does not, both are in doubt.
+    """
+    row_at_end = {time: row for row, time in enumerate(end.tolist())}
+    row_at_start = {time: row for row, time in enumerate(start.tolist())}
+    doubtful = np.zeros(len(start), np.bool_)
+    for row in np.flatnonzero(is_bad).tolist():
+        before, after = row_at_end.get(int(start[row])), row_at_start.get(int(end[row]))
+        start_may_be_late = before is not None and start[before] < end[row]
+        end_may_be_early = after is not None and end[after] > start[row]
+        for neighbour, may_be in ((before, start_may_be_late), (after, end_may_be_early)):
+            if neighbour is not None and neighbour != row and may_be:
+                doubtful[neighbour] = True
+    return doubtful
+
+
+def _on_long_steps(numbers: NDArray[np.int64], total_ns: NDArray[np.int64]) -> Iterator[str]:
+    """Name steps that last so long that a time may be damaged; the first one warms up and may take its time."""
+    later = total_ns[1:][total_ns[1:] > 0]
+    if len(later) < _FEWEST_STEPS:
+        return
+    median = float(np.median(later))
+    for row in (1 + np.flatnonzero(total_ns[1:] > _LONG_FACTOR * median)).tolist()[:_MOST_NAMED]:
+        yield (
+            f"Step {numbers[row]} lasts {total_ns[row] / 1e9:.3f} s, {total_ns[row] / median:.0f} times the median: a "
+            "time in the trace may be damaged, or the training was stopped meanwhile."
+        )
 
 
 def _count(notes: list[str], concerned: NDArray[np.bool_], what: str) -> None:

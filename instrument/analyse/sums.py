@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from instrument.analyse.intervals import far
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture, Operator, Problem
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ class Counted:
     `left_out` says how many of which kind do not count; kinds without any are not in it. `clipped_ns` was cut off
     `clipped` of those that do, as they reach over the end of the window or over a place where records were lost.
     `uncertain` is how many have such a place inside, cut or not. `overlapping` reach past the start of another task on
-    their stream. `zero_duration` is how many last 0 ns: they count as executions.
+    their stream. `far` lie far away from nearly all others: their durations count, but the time between does not.
+    `zero_duration` is how many last 0 ns: they count as executions.
     """
 
     executions: NDArray[np.void]
@@ -56,6 +59,13 @@ class Counted:
     zero_duration: int = 0
     uncertain: int = 0
     overlapping: int = 0
+    far: int = 0
+
+    @cached_property
+    def near(self) -> NDArray[np.void]:
+        """The executions that say how much time passed: without those that are far away from nearly all others."""
+        rows = self.executions
+        return rows[~far(rows["start_ns"], rows["start_ns"] + rows["duration_ns"])] if self.far else rows
 
     def problems(self) -> list[Problem]:
         found = [Problem("executions", f"{_WORDS[kind]}, left out of sums", n) for kind, n in self.left_out.items()]
@@ -71,6 +81,9 @@ class Counted:
         if self.overlapping:
             what = "executions that reach past the start of another task on their stream, counted in full"
             found.append(Problem("executions", what, self.overlapping))
+        if self.far:
+            what = "executions that begin or end far away from all others, left out of the window and of idle times"
+            found.append(Problem("executions", what, self.far))
         if self.zero_duration:
             found.append(Problem("executions", "executions of 0 ns, counted as executions", self.zero_duration))
         return found
@@ -95,7 +108,8 @@ def counted(capture: Capture) -> Counted:
     cut = before - good["duration_ns"]
     overlapping = sum(_overlapping(good[places]) for places in streams)
     zero = int((before == 0).sum())
-    return Counted(good, left_out, int((cut > 0).sum()), int(cut.sum()), zero, uncertain, overlapping)
+    distant = int(far(good["start_ns"], good["start_ns"] + good["duration_ns"]).sum())
+    return Counted(good, left_out, int((cut > 0).sum()), int(cut.sum()), zero, uncertain, overlapping, distant)
 
 
 def _bad(rows: NDArray[np.void], window: tuple[int, int] | None) -> dict[str, NDArray[np.bool_]]:

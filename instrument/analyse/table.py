@@ -196,9 +196,7 @@ class Table:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError(
-                "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
-            ) from error
+            raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
         return pandas.DataFrame({name: _for_pandas(values, pandas) for name, values in self.columns.items()})
 
     def to_csv(self) -> str:

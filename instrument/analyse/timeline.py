@@ -40,7 +40,8 @@ class Written(NamedTuple):
 def write(captures: Sequence[Capture], path: str | os.PathLike[str]) -> Written:
     """Write the timeline of all captures to `path`, compressed where it ends in `.gz`; a file there is replaced.
 
-    Captures on the wall clock share one axis; each other one begins at its own 0. The file appears when it is whole.
+    Captures on the wall clock share one axis; each other one begins at its own 0, and the names of its processes and
+    `alignment` in the file say so. The file appears when it is whole.
 
     Raises:
         OSError: it cannot be written.
@@ -90,14 +91,19 @@ class _Writer:
     def texts(self) -> Iterator[str]:
         yield '{"displayTimeUnit":"ms","traceEvents":[\n'
         separator = ""
-        for (_, found), base in zip(self._captures, self._bases, strict=True):
+        for (capture, found), base in zip(self._captures, self._bases, strict=True):
             self.left_out.update(found.left_out)
-            for block in self._blocks(found, base):
+            for block in self._blocks(found, base, self._suffix(capture)):
                 yield separator + ",\n".join(block)
                 separator = ",\n"
         told = [self._about(capture, base) for (capture, _), base in zip(self._captures, self._bases, strict=True)]
         other = {"captures": told, "left_out": dict(+self.left_out)}
+        if note := alignment(self._of_tracks()):
+            other["alignment"] = note
         yield f'\n],"baseTimeNanoseconds":{next(iter(self._bases), 0)},"otherData":{encoded(other)}}}\n'
+
+    def _of_tracks(self) -> list[Capture]:
+        return [capture for capture, found in self._captures if found.processes()]
 
     def _about(self, capture: Capture, base: int) -> dict[str, object]:
         told = {key: capture.metadata[key] for key in ("versions", "user", "metadata") if key in capture.metadata}
@@ -105,12 +111,17 @@ class _Writer:
         about = {"device": capture.device, "target": capture.target, "clock": capture.clock, "base_ns": base}
         return {**about, "problems": problems, **told}
 
-    def _blocks(self, found: Tracks, base: int) -> Iterator[list[str]]:
+    def _suffix(self, capture: Capture) -> str:
+        """Return what the names of a capture's processes say where it cannot be aligned with the others."""
+        is_alone = len(self._captures) < 2 or not alignment(self._of_tracks()) or _is_shared(capture)
+        return "" if is_alone else f" (not aligned: {capture.clock} clock)"
+
+    def _blocks(self, found: Tracks, base: int, suffix: str = "") -> Iterator[list[str]]:
         processes: dict[str, int] = {}
         names: list[str] = []
         for process in found.processes():
             processes[process] = number = self._number()
-            names += _named("process", process, f'"pid":{number}', number)
+            names += _named("process", f"{process}{suffix}", f'"pid":{number}', number)
         if names:
             yield names
         for track in found.tracks:
@@ -158,6 +169,18 @@ def _bases(captures: Sequence[tuple[Capture, Tracks]]) -> list[int]:
         min(shared, default=0) if _is_shared(capture) else first
         for (capture, _), first in zip(captures, firsts, strict=True)
     ]
+
+
+def alignment(captures: Sequence[Capture]) -> str:
+    """Return a sentence on which of several captures have no place beside the others; empty where all have one."""
+    apart = [capture for capture in captures if not _is_shared(capture)]
+    if len(captures) < 2 or not apart:
+        return ""
+    which = ", ".join(f"{capture.device} ({capture.clock})" for capture in apart)
+    return (
+        f"The clocks of these devices cannot be aligned with the wall clock: {which}. In a timeline each of them "
+        "begins at its own 0: what stands above each other there did not happen at the same time."
+    )
 
 
 def _is_shared(capture: Capture) -> bool:

@@ -92,9 +92,11 @@ def encode(event: Event) -> list[wire.Pieces]:
 def finish(item: Item) -> Item:
     """The item with its value: the histogram or the picture that is made of an array, a tensor with its type.
 
-    What is a value already, a message, or content in pieces, stays as it is.
+    What is a value already, a message, or content in pieces, stays as it is. A text comes as its encoded content.
     """
     payload: Any = item.payload
+    if item.kind == "text" and isinstance(payload, bytes):
+        return item._replace(payload=module("text").decode(memoryview(payload)))
     if isinstance(payload, (bytes, list, Finished)):
         return item
     from instrument.values import Tensor

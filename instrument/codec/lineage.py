@@ -23,6 +23,8 @@ SECTIONS = {
 }  # fmt: skip
 _KINDS = {number: kind for kind, (number, _) in MESSAGES.items()}
 _WALL_TIME = 1
+#: A field of ours in `TrainLineage`, which other readers skip.
+_LAST_LEARNING_RATE = 100
 
 CustomValue = str | int | float
 #: What a field takes in memory at most, be it a message or another, and what all of a lineage may take.
@@ -115,6 +117,16 @@ def _is_double(value: int) -> bool:
         return False
 
 
+def with_last_rate(data: bytes, rate: float | None) -> bytes:
+    """Return a serialised `TrainLineage` with the learning rate of the last step, for which MindSpore has no field."""
+    return data if rate is None else data + wire.double(_LAST_LEARNING_RATE, rate)
+
+
+def _last_rate(data: bytes) -> dict[str, float]:
+    rates = [wire.as_double(field) for field in wire.fields(memoryview(data)) if field[0] == _LAST_LEARNING_RATE]
+    return {"last_learning_rate": rates[-1]} if rates else {}
+
+
 def to_dict(lineage: Lineage) -> dict[str, Any]:
     """A lineage as plain dictionaries, lists, numbers and texts; only what was recorded is in it.
 
@@ -144,6 +156,8 @@ def _dict(lineage: Lineage, message: Any) -> dict[str, Any]:
     if lineage.what == "dataset_graph":
         return _dataset(message)
     result = _plain(message)
+    if lineage.what == "train_lineage" and (last_rate := _last_rate(lineage.data)):
+        result["algorithm"] = {**result.get("algorithm", {}), **last_rate}
     if "metric" in result:
         result["metric"] = _json(result["metric"])
     if "path" in result.get("model", {}):

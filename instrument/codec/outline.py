@@ -11,11 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from instrument.codec import event, gap, scalar, trace, wire
+from instrument.codec import event, gap, lifecycle, scalar, trace, wire
 from instrument.errors import CorruptMessage
 from instrument.values import TRACE_KIND
 
 Decode = Callable[[memoryview], Any]
+#: Fields of an event that tell of the recorder: kind, and what decodes it.
+LIFECYCLE: dict[int, tuple[str, Decode]] = {
+    lifecycle.START: ("start", lifecycle.decode_start), lifecycle.END: ("end", lifecycle.decode_end),
+}  # fmt: skip
 _TAG = 1
 _VALUE_KEY = _TAG_KEY = _TAG << 3 | wire.LENGTH_DELIMITED
 #: A value with an empty tag and a number of four bytes.
@@ -199,6 +203,7 @@ OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
     event.GRAPH: ("graph", _graph_name, _decoder("graph")),
     event.TRACE: (TRACE_KIND, _no_name, trace.decode),
     gap.NUMBER: ("gap", _no_name, gap.decode),
+    **{number: (kind, _no_name, decode) for number, (kind, decode) in LIFECYCLE.items()},
 }
 #: The key of the number of a scalar.
 PLAIN_KEY = scalar.NUMBER << 3 | wire.FIXED32

@@ -40,6 +40,8 @@ HEIGHT, WIDTH, COLORSPACE, ENCODED_IMAGE = 1, 2, 3, 4
 DTYPE, SHAPE, TENSOR_CONTENT = 1, 2, 4
 FLOAT_VAL, DOUBLE_VAL, INT_VAL, STRING_VAL, INT64_VAL, BOOL_VAL, HALF_VAL = 5, 6, 7, 8, 10, 11, 13
 UINT32_VAL, UINT64_VAL = 16, 17
+#: Complex numbers, each as two floats or doubles.
+SCOMPLEX_VAL, DCOMPLEX_VAL = 9, 12
 DIM, DIM_SIZE = 2, 1
 # GraphDef, NodeDef
 NODE = 1
@@ -66,5 +68,5 @@ DT_FLOAT, DT_DOUBLE, DT_STRING = 1, 2, 7
 #: `DataType` by name; `tensor_content` holds their little-endian bytes.
 DTYPE_NUMBERS = {
     "float32": DT_FLOAT, "float64": DT_DOUBLE, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10,
-    BFLOAT16: 14, "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
+    "complex64": 8, "complex128": 18, BFLOAT16: 14, "uint16": 17, "float16": 19, "uint32": 22, "uint64": 23,
 }  # fmt: skip

@@ -82,17 +82,22 @@ def metrics(found: Sections) -> dict[str, float]:
     metric = found.get("eval", {}).get("metric")
     for name, value in _flat(metric) if isinstance(metric, Mapping) else ():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            result[f"{PREFIX}eval/{name}"] = float(value)
+            result[_valid(f"{PREFIX}eval/{name}")] = float(value)
     return result
 
 
 def texts(found: Sections) -> dict[str, str]:
     """Each section as JSON by tag, in the form in which TensorBoard shows code."""
     return {
-        f"{PREFIX}{name}": f"```json\n{json.dumps(fields, indent=1, ensure_ascii=False, default=str)}\n```"
+        f"{PREFIX}{name}": _valid(f"```json\n{json.dumps(fields, indent=1, ensure_ascii=False, default=str)}\n```")
         for name, fields in found.items()
         if name != "hparams"
     }
+
+
+def _valid(text: str) -> str:
+    """Return a text without surrogates, which JSON can name and no file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from instrument.codec import gap, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_values as values
-from instrument.codec.outline import Outline
+from instrument.codec.outline import LIFECYCLE, Outline
 
 #: Plugin names by tag.
 Plugins = dict[str, str]
@@ -32,7 +32,7 @@ _UNREAD = {
     tb.META_GRAPH_DEF: "meta graph",
 }  # fmt: skip
 #: Fields of an event that are values beside those of its summary.
-OWN = frozenset({tb.GRAPH_DEF, gap.NUMBER, *_UNREAD})
+OWN = frozenset({tb.GRAPH_DEF, gap.NUMBER, *LIFECYCLE, *_UNREAD})
 #: The key of the number of a scalar in the old style.
 PLAIN_KEY = tb.SIMPLE_VALUE << 3 | wire.FIXED32
 #: Kinds that are noticed and not read.
@@ -64,6 +64,9 @@ def outline(data: memoryview, plugins: Plugins) -> Outline:
             found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
         elif number == gap.NUMBER:
             found.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), gap.decode)
+        elif number in LIFECYCLE:
+            kind, decode = LIFECYCLE[number]
+            found.other(kind, "", *wire.expect(span, wire.LENGTH_DELIMITED), decode)
         elif number in _UNREAD:
             found.other(_UNREAD[number], "", *wire.expect(span, wire.LENGTH_DELIMITED), bytes)
     return found

@@ -29,13 +29,14 @@ _DTYPE_NAMES = {number: name for name, number in tb.DTYPE_NUMBERS.items()}
 _PNG = b"\x89PNG\r\n\x1a\n"
 #: Fields of a tensor that hold its elements one by one: what a packed one is made of, None for varints.
 _ELEMENTS: dict[int, str | None] = {
-    tb.FLOAT_VAL: "<f4", tb.DOUBLE_VAL: "<f8",
+    tb.FLOAT_VAL: "<f4", tb.DOUBLE_VAL: "<f8", tb.SCOMPLEX_VAL: "<c8", tb.DCOMPLEX_VAL: "<c16",
     tb.INT_VAL: None, tb.INT64_VAL: None, tb.BOOL_VAL: None, tb.HALF_VAL: None, tb.UINT32_VAL: None,
     tb.UINT64_VAL: None,
 }  # fmt: skip
 #: Which of them a type has, if not `INT_VAL`.
 _FIELD_OF = {
     "float32": tb.FLOAT_VAL, "float64": tb.DOUBLE_VAL, "int64": tb.INT64_VAL, "bool": tb.BOOL_VAL,
+    "complex64": tb.SCOMPLEX_VAL, "complex128": tb.DCOMPLEX_VAL,
     "float16": tb.HALF_VAL, BFLOAT16: tb.HALF_VAL, "uint32": tb.UINT32_VAL, "uint64": tb.UINT64_VAL,
 }  # fmt: skip
 

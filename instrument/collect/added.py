@@ -54,6 +54,14 @@ class Added:
             payload = np.array(array) if array.nbytes < _PRIVATE_BYTES else _private_copy(array)
         return self.add(Item(kind, tag, payload, dtype))
 
+    def keys(self) -> list[tuple[str, str]]:
+        """Return kind and tag of all that was added since the last call of `take`."""
+        return [*(("scalar", tag) for tag in self.scalars), *self._items]
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.scalars, self._items, self._has_staged = {}, {}, False
+
     def take(self, plugin_filter: Callable[[str], bool] | None = None) -> tuple[dict[str, float], list[Item]]:
         """Scalars and other items since the last call; arrays are valid until the next event is written.
 

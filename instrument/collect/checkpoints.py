@@ -138,7 +138,7 @@ class Checkpoints:
     def unit(self) -> str:
         return self._options.unit
 
-    def begin(self, network: Any = None, step: int = 0, every: int = 1) -> None:
+    def begin(self, network: Any = None, step: int = 0, every: int = 1, goes_on: bool = False) -> None:
         """Make the directory and take away what an earlier training left: a landscape of two runs would be wrong.
 
         With a network it is said how much room its weights will take; else that is said with the first `save`.
@@ -146,12 +146,13 @@ class Checkpoints:
         Args:
             step: that training goes on from.
             every: steps from one step hook to the next; more than one in dataset sink mode.
+            goes_on: this is a further training of the same run, whose checkpoints stay.
 
         Raises:
             OSError: the directory cannot be written.
         """
         os.makedirs(self._directory, exist_ok=True)
-        old = [name for name in os.listdir(self._directory) if _is_ours(name)]
+        old = [] if goes_on else [name for name in os.listdir(self._directory) if _is_ours(name)]
         for name in old:
             os.remove(os.path.join(self._directory, name))
         weights = sum(name.endswith(_WEIGHTS) for name in old)

@@ -10,13 +10,14 @@ import numpy as np
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.codec import schema
-from instrument.collect import lineage
+from instrument.codec import text as text_codec
+from instrument.collect import convert, lineage
 from instrument.errors import CorruptMessage
 from instrument.values import LINEAGE_KINDS, Item
 
 ARRAY_PLUGINS = ("scalar", "image", "tensor", "histogram")
-PLUGINS = (*ARRAY_PLUGINS, "graph", *LINEAGE_KINDS, "landscape")
-_INT64 = range(-(2**63), 2**63)
+PLUGINS = (*ARRAY_PLUGINS, "text", "graph", *LINEAGE_KINDS, "landscape")
+_STEPS = range(2**63)
 
 
 def check_plugin(plugin: Any) -> None:
@@ -37,12 +38,22 @@ def check_name(name: Any) -> str:
 
 
 def check_step(step: Any) -> int:
-    if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
-        raise TypeError(f"step is {step!r} of type {type(step).__name__}; expected a Python or NumPy integer.")
-    number = int(step)
-    if number not in _INT64:
-        raise ValueError(f"step is {number}; expected an integer of at most 64 bits.")
-    return number
+    """Return a step as an int: of an integer, or of a tensor or array that holds one, such as `optimizer.global_step`.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: it is negative, or beyond 64 bits.
+    """
+    number = step
+    if convert.is_tensor(step) or isinstance(step, np.ndarray):
+        array = np.asarray(step.asnumpy() if convert.is_tensor(step) else step)
+        number = array.reshape(-1)[0] if array.size == 1 else step
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)):
+        kind = type(step).__name__
+        raise TypeError(f"step is {step!r} of type {kind}; expected an integer, or a tensor or array that holds one.")
+    if int(number) not in _STEPS:
+        raise ValueError(f"step is {number}; expected an integer from 0 to 2**63 - 1.")
+    return int(number)
 
 
 def check_network(name: str, network: Any) -> Any:
@@ -62,7 +73,9 @@ def check_filter(plugin_filter: Any) -> None:
 
 
 def message_item(plugin: str, name: str, value: Any, dialect: str) -> Item:
-    """An item of a kind that is a message: a graph, a landscape, or lineage."""
+    """Return an item of a kind that is a message: a text, a graph, a landscape, or lineage."""
+    if plugin == "text":
+        return Item(plugin, name, b"".join(text_codec.encode(convert.to_text(value, name))))
     if plugin == "graph":
         return Item(plugin, name, _graph_bytes(value, name))
     if plugin == "landscape":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,15 +12,20 @@ from mindspore.train.callback import Callback
 from instrument import framework, marks
 from instrument.collect import lineage, ops, sources
 from instrument.collect.checkpoints import Checkpoints
-from instrument.collect.gatherer import Gatherer
-from instrument.collect.options import RecordOptions, Specified, check_bool, check_directory, check_int
+from instrument.collect.gatherer import Gatherer, Memory
+from instrument.collect.options import RecordOptions, Specified, check_bool, check_directory, check_int, try_directory
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
-from instrument.values import Item
+from instrument.collect.session import end_of
+from instrument.collect.step_count import ContinuedNotice, StepCount
+from instrument.collect.training import Training
+from instrument.values import ENDED, FINISHED, End, Item
 from instrument.write import earlier
 from instrument.write.sink import Stats
 
 log = logging.getLogger("instrument")
+
+_FINISHED = End(FINISHED)
 
 
 class SummaryCollector(Callback):
@@ -32,18 +36,21 @@ class SummaryCollector(Callback):
     Arguments, their order and meanings are those of MindSpore's own collector, with two differences: `num_process`
     works, and a landscape's weights are kept only when `collect_landscape` asks for them.
 
+    Used by several trainings it goes on counting steps where it stopped, which one message says; `initial_epoch` of
+    `model.train` is taken into account.
+
     At each collected step: the loss (`loss/auto`), the learning rate (`learning_rate/auto`, or
     `learning_rate/group<i>/auto`), histograms of weights (`<parameter>/auto`), the input pictures (`input_data/auto`)
     and whatever summary operators inside the network were given. At each evaluation: every metric that is a number
     (`eval/<metric>/auto`), at the training step that it belongs to. Once: the computational graph (graph mode only),
-    the dataset's graph and the lineage. What cannot be collected is logged once; nothing that goes wrong here stops
-    training.
+    the dataset's graph and the lineage, which is completed when the training ends. What cannot be collected is logged
+    once; nothing that goes wrong here stops training.
 
     Args:
         summary_dir: the directory for the files of this run; made where it is missing. A run that is there already is
             continued, which one warning says.
-        collect_freq: collect every so many steps, and at the first one. In sink mode, whose hooks come once in many
-            steps, a hook collects when a multiple lies between it and the one before; there the last one always does.
+        collect_freq: collect every so many steps, and at the first and the last one of a training. In sink mode, whose
+            hooks come once in many steps, a hook collects when a multiple lies between it and the one before.
         num_process: worker processes that write; 0 writes in this process. Default: half of the cores, at most 4.
         collect_specified_data: what to collect, by the keys `collect_metric` (loss, learning rate and evaluation),
             `collect_graph`, `collect_train_lineage`, `collect_eval_lineage`, `collect_input_data`,
@@ -110,13 +117,18 @@ class SummaryCollector(Callback):
         self._record: SummaryRecord | None = None
         self._schedule: Schedule | None = None
         self._gatherer = Gatherer(self._specified, self._custom)
-        self._last_step = 0
+        self._memory = Memory()
+        self._count = StepCount()
+        #: While one is under way.
+        self._training: Training | None = None
+        self._eval_step = 0
+        self._kept: Checkpoints | None = None
+        self._continued = ContinuedNotice()
         self._last_collected = -1
         self._last_evaluation: Any = None
         self._stats: Stats | None = None
         self._entered = 0
-        self._is_training = False
-        _try_directory(self._directory)
+        try_directory(self._directory)
 
     @property
     def stats(self) -> Stats | None:
@@ -129,27 +141,35 @@ class SummaryCollector(Callback):
         marks.begin_training()
         params = run_context.original_args()
         _check_callbacks(params)
-        self._last_step = int(params.cur_step_num)
         self._open(self._system_metrics)
-        self._reach(self._last_step)
-        self._is_training = True
-        if self._specified.landscape is not None and not framework.rank():
-            checkpoints = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
-            self._checkpoints = checkpoints
-            network, every = sources.get(params, "train_network"), _steps_between_hooks(params)
-            self._gatherer.attempt("landscape", lambda: checkpoints.begin(network, int(params.cur_step_num), every))
+        before = self._count.last
+        self._count.begin(int(params.cur_step_num))
+        self._continued.look(self._count, before, sources.get(params, "network"), self._directory)
+        self._reach(self._count.last)
+        self._training = Training(run_context, self._count.last)
+        self._write_items(self._count.last, self._gatherer.at_the_beginning(params))
+        self._begin_checkpoints(params, goes_on=self._count.last == before > 0)
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
-        marks.begin_epoch(int(run_context.original_args().cur_epoch_num))
+        params = run_context.original_args()
+        number, steps = int(params.cur_epoch_num), sources.get(params, "batch_num")
+        marks.begin_epoch(number)
+        if self._training is not None:
+            before = self._count.last
+            self._training.begin_epoch(number)
+            self._count.begin_epoch(number, steps if isinstance(steps, int) and steps > 0 else None)
+            if self._count.last != before:
+                self._continued.look_at_epoch(self._count, number - 1)
 
     @marks.hook
     def on_train_step_begin(self, run_context: Any) -> None:
         """Take the values of summary operators from here to the end of the step, if the step will be collected."""
-        step = int(run_context.original_args().cur_step_num)
-        marks.begin_step(step)
-        if self._record is None:
+        number = int(run_context.original_args().cur_step_num)
+        marks.begin_step(number)
+        if self._record is None or self._training is None:
             return
+        step = self._training.begun = self._count.of(number)
         self._reach(step)
         inbox = self._record.inbox
         inbox.is_open = False
@@ -157,28 +177,28 @@ class SummaryCollector(Callback):
         inbox.take()
         due = Due(True, True)
         if self._schedule is not None:
-            due = self._schedule.due(step, self._last_step)
-        inbox.is_open = bool(due)
+            due = self._schedule.due(step, self._count.last)
+        # What the last step gives waits in the inbox for the end of the training.
+        inbox.is_open = bool(due) or (self._schedule is not None and self._schedule.is_last(step))
         inbox.wants_tensors = due.tensors
 
     @marks.hook
     def on_train_step_end(self, run_context: Any) -> None:
         params = run_context.original_args()
-        step = int(params.cur_step_num)
-        marks.end_step(step)
-        if self._record is None:
+        number = int(params.cur_step_num)
+        marks.end_step(number)
+        if self._record is None or self._training is None:
             return
         is_first = self._schedule is None
         if self._schedule is None:
             self._schedule = self._make_schedule(params)
-        due = self._schedule.due(step, self._last_step)
-        self._last_step = step
+        step = self._count.of(number)
+        due = self._schedule.due(step, self._count.last)
+        self._count.last = step
+        self._training.end_step(step, number)
         if due:
-            self._gatherer.attempt("summary operators' values", ops.gather, step)
-        items = self._gatherer.once(params) if is_first else []
-        if is_first and self._record_arguments["dialect"] != "mindspore":
-            items += self._gatherer.at_the_end(params)  # TensorBoard takes the first hyper-parameters that it is told
-        self._write(step, due, items, params)
+            self._gatherer.attempt("summary operators' values", ops.gather, number)
+            self._write(step, due, self._gatherer.once(params) if is_first else [], params)
         if due.values and self._record.beside is not None:
             self._record.beside.look_at_device()
         self._record.inbox.is_open = False
@@ -188,21 +208,23 @@ class SummaryCollector(Callback):
     @marks.hook
     def on_train_epoch_end(self, run_context: Any) -> None:
         params = run_context.original_args()
-        marks.end_epoch(int(params.cur_epoch_num))
+        number = int(params.cur_epoch_num)
+        marks.end_epoch(number)
+        if self._training is not None:
+            self._count.end_epoch()
+            if self._training.is_final_epoch or self._training.is_stopping:
+                self._collect_last()
         # `model.fit` evaluates without telling this callback, and leaves the result for the end of the epoch.
         if sources.get(params, "metrics") is not None:
-            self._collect_evaluation(params)
+            self._collect_evaluation(self._count.last, params)
         if self._checkpoints is not None and self._checkpoints.unit == "epoch":
-            self._save_weights(int(params.cur_epoch_num), params)
+            self._save_weights(self._count.epoch_of(number), params)
 
     def on_train_end(self, run_context: Any) -> None:
         params = run_context.original_args()
         if self._record is None:
             return
-        is_sink_mode = bool(sources.get(params, "dataset_sink_mode"))
-        if is_sink_mode and self._schedule is not None and self._last_collected != self._last_step:
-            self._write(self._last_step, Due(values=True, tensors=False), [], params)
-        self._write_items(self._last_step, self._gatherer.at_the_end(params))
+        self._finish()
         if self._checkpoints is not None:
             checkpoints, steps = self._checkpoints, int(sources.get(params, "batch_num") or 0)
             self._gatherer.attempt("landscape", lambda: checkpoints.end(steps))
@@ -211,32 +233,49 @@ class SummaryCollector(Callback):
     # ------------------------------------------------------------------ the hooks of an evaluation
 
     def on_eval_begin(self, run_context: Any) -> None:
-        if not self._is_training:  # `model.eval` on its own
+        if self._training is None:  # `model.eval` on its own
             _check_callbacks(run_context.original_args())
-            with earlier.continuing() if self._stats is not None else nullcontext():  # of the training before it
-                self._open()
+            self._open()
+            self._eval_step = self._count.last
+        else:
+            is_last = self._schedule is not None and self._schedule.is_last(self._count.last)
+            if self._training.is_stopping or (is_last and self._training.is_final_epoch):
+                self._collect_last()  # before the evaluation changes what there is
+            self._eval_step = self._training.reached
         if self._record is not None:
             self._record.set_mode("eval")
 
     def on_eval_end(self, run_context: Any) -> None:
         if self._record is None:
             return
-        self._collect_evaluation(run_context.original_args())
-        if self._is_training:
+        self._collect_evaluation(self._eval_step, run_context.original_args())
+        if self._training is not None:
             self._record.set_mode("train")
         else:
             self._close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._record is not None:
+            raise TypeError(
+                f"A {type(self).__name__} cannot be pickled or copied while it records, as it holds open files and "
+                "processes. Do it before the training, or make another one."
+            )
+        return self.__dict__
 
     def __enter__(self) -> SummaryCollector:
         self._entered += 1  # once more for an evaluation inside a training
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """The training is over, by an exception perhaps: what was recorded is written."""
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *traceback: object) -> None:
+        """The training is over, by an exception perhaps: its last step and how it ended are written."""
         self._entered -= 1
         if self._entered <= 0:
             self._entered = 0
-            self._close(is_success=error[0] is None)
+            if self._record is not None:
+                self._finish()
+            self._close(end_of(error))
+        elif self._record is not None:  # an evaluation inside a training may have raised
+            self._record.set_mode("train")
 
     # ------------------------------------------------------------------ one step
 
@@ -249,7 +288,7 @@ class SummaryCollector(Callback):
             )  # fmt: skip
         epochs, batches = sources.get(params, "epoch_num"), sources.get(params, "batch_num")
         total = epochs * batches if isinstance(epochs, int) and isinstance(batches, int) and batches > 0 else None
-        return Schedule(self._collect_freq, self._tensor_freq, self._last_step, total)
+        return Schedule(self._collect_freq, self._tensor_freq, self._count.first, total)
 
     def _write(self, step: int, due: Due, items: list[Item], params: Any) -> None:
         """Collect what is due at `step` into one event, with the summary operators' values."""
@@ -262,12 +301,47 @@ class SummaryCollector(Callback):
         self._last_collected = step if due.values else self._last_collected
         self._write_items(step, items)
 
-    def _collect_evaluation(self, params: Any) -> None:
+    def _collect_last(self) -> None:
+        """Collect the last step that ended, if it was not due: nobody knew that it would be the last."""
+        training, step = self._training, self._count.last
+        if training is None or self._schedule is None or self._record is None or self._last_collected == step:
+            return
+        if training.begun == step:
+            self._record.inbox.is_open = True
+            self._gatherer.attempt("summary operators' values", ops.gather, training.number)
+            self._write(step, Due(values=True, tensors=False), [], training.params)
+            self._record.inbox.is_open = False
+        else:  # a further step has begun and failed, and changed what there is but for the loss
+            self._last_collected = step
+            self._write_items(step, self._gatherer.loss(training.outputs))
+
+    def _finish(self) -> None:
+        """Write the last step of a training and what its lineage lacked at the beginning."""
+        if self._training is not None:
+            self._collect_last()
+            items = self._gatherer.at_the_end(self._training.params, self._training.outputs)
+            self._write_items(self._count.last, items)
+
+    def _collect_evaluation(self, step: int, params: Any) -> None:
         metrics = sources.get(params, "metrics")
         if metrics is None or metrics is self._last_evaluation:
             return  # a subclass of ours is told by both hooks
         self._last_evaluation = metrics
-        self._write_items(self._last_step, self._gatherer.evaluation(params))
+        self._write_items(step, self._gatherer.evaluation(params))
+
+    def _begin_checkpoints(self, params: Any, goes_on: bool) -> None:
+        if self._specified.landscape is None or framework.rank():
+            return
+        if self._kept is None or not goes_on:
+            goes_on = False
+            self._kept = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
+        checkpoints = self._checkpoints = self._kept
+        network, every, step = (
+            sources.get(params, "train_network"),
+            sources.steps_between_hooks(params),
+            self._count.last,
+        )
+        self._gatherer.attempt("landscape", lambda: checkpoints.begin(network, step, every, goes_on))
 
     def _save_weights(self, number: int, params: Any) -> None:
         checkpoints = self._checkpoints
@@ -282,49 +356,30 @@ class SummaryCollector(Callback):
             record.write(step, items)
 
     def _open(self, system_metrics: bool | float = False) -> None:
-        self._close()  # a training that ended without its end hook
+        self._close(End(ENDED))  # a training that ended without its end hook
         # Communication is set up by now, where there is any.
-        self._gatherer = Gatherer(self._specified, self._custom, self._on_every_rank or not framework.rank())
+        tells_run = self._on_every_rank or not framework.rank()
+        self._gatherer = Gatherer(self._specified, self._custom, tells_run, self._memory)
         arguments = {**self._record_arguments, "system_metrics": system_metrics}
-        self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **arguments))
+        with earlier.continuing() if self._stats is not None else nullcontext():  # of what this collector recorded
+            self._memory.said = {known for known in self._memory.said if known[0] != "run"}
+            self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **arguments))
 
     def _reach(self, step: int) -> None:
         """What the system is doing from now on belongs to this step."""
         if self._record is not None and self._record.beside is not None:
             self._record.beside.step = step
 
-    def _close(self, is_success: bool = True) -> None:
+    def _close(self, end: End = _FINISHED) -> None:
         record, self._record = self._record, None
-        self._is_training = False
+        self._training = None
         self._schedule = None
         self._checkpoints = None
         self._last_evaluation = None
         self._gatherer.forget()
         if record is not None:
-            record.close_as(is_success)
+            record.close_as(end)
             self._stats = record.stats
-
-
-def _steps_between_hooks(params: Any) -> int:
-    """How often step hooks come: in dataset sink mode, once for all steps that are sunk together."""
-    if not sources.get(params, "dataset_sink_mode"):
-        return 1
-    for name in ("sink_size", "batch_num"):
-        steps = sources.get(params, name)
-        if isinstance(steps, int) and steps > 0:
-            return steps
-    return 1
-
-
-def _try_directory(directory: str) -> None:
-    """Make the directory and write to it, so that a wrong one is refused before training starts."""
-    try:
-        os.makedirs(directory, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        reason = f"summary_dir cannot be written ({error.strerror}); choose another one or change its permissions"
-        raise type(error)(error.errno, reason, directory) from error
 
 
 def _check_callbacks(params: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from instrument.codec import event as event_codec
 from instrument.errors import RecordingError
@@ -14,6 +14,8 @@ from instrument.write.limits import item_bound_bytes
 
 log = logging.getLogger("instrument")
 
+#: Tags that a warning names.
+_MOST_NAMED = 5
 _WHAT_HAPPENED = {
     "gone": "What was recorded before step {} is lost",
     "stalled": "Step {} and what follows cannot be written at the moment",
@@ -78,6 +80,15 @@ class Complaints:
         if self._raises:
             raise RecordingError(message)
         self.say("use", "%s", message)
+
+
+def of_unrecorded(path: str, keys: Sequence[tuple[str, str]]) -> None:
+    """Warn of values that were added, and that no `record` followed."""
+    if keys:
+        named = ", ".join(f"{kind} {tag!r}" for kind, tag in keys[:_MOST_NAMED])
+        more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+        log.warning("Not in %s: %s%s, added after the last record(). Call record(step) before close().",
+                    path, named, more)  # fmt: skip
 
 
 def what_happened(notice: Notice) -> str:

@@ -1,17 +1,22 @@
 """Framework tensor, array or number -> numpy; the only place.
 
 What is refused here never reaches a worker. Results may share memory with what was given; whoever keeps them copies.
+Subclasses of NumPy's array are taken as plain arrays, but for masked ones: what is masked has no value, so it becomes
+NaN in a scalar, tensor or picture, and is left out of a histogram.
 """
 
 from __future__ import annotations
 
+import datetime
+import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.values import BFLOAT16, Item
+from instrument.values import BFLOAT16, Item, Text
 
 _KINDS = frozenset("biuf")
 #: The name of each type that is recorded as it is.
@@ -24,6 +29,17 @@ _NATIVE_NAMES = {
 }  # fmt: skip
 _Tensor, _BFLOAT16_TYPE, _BFLOAT16_BYTES = mindspore.Tensor, mindspore.bfloat16, 2
 _TENSORS = (mindspore.Tensor, mindspore.Parameter)
+_Masked: Any = np.ma.MaskedArray
+_TO_NUMBERS = "Convert it with numpy.asarray(value, numpy.float64)."
+_OF_COMPLEX = "Record the parts of a complex value under names of their own."
+_OF_TEXTS = "Texts have a kind of their own: add_value('text', name, value)."
+_OF_DATES = "A date has no number of its own: record the seconds since another one."
+#: What to do with arrays that are no numbers of up to 64 bits, by the kind of their dtype.
+_HINTS = {
+    "c": _OF_COMPLEX, "U": _OF_TEXTS, "S": _OF_TEXTS, "T": _OF_TEXTS, "M": _OF_DATES, "m": _OF_DATES, "O": _TO_NUMBERS,
+    "f": "Convert it with value.astype(numpy.float64), which rounds it.",
+    "V": "Record each field of a structured array under a name of its own.",
+}  # fmt: skip
 
 
 def is_tensor(value: Any) -> bool:
@@ -31,13 +47,14 @@ def is_tensor(value: Any) -> bool:
     return callable(getattr(value, "asnumpy", None))
 
 
-def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
-    """A C-contiguous array in native byte order and the name of the recorded dtype.
+def to_array(value: Any, tag: str, kind: str = "tensor") -> tuple[NDArray[np.generic], str]:
+    """Return a C-contiguous array in native byte order and the name of the recorded dtype.
 
     `value` is a MindSpore tensor, a NumPy array or number, or a Python number. A bfloat16 tensor comes as float32.
+    Masked floats come as NaN; for the kind "histogram", masked values of any type are left out, and the array is flat.
 
     Raises:
-        TypeError: it is something else, or its numbers are complex, text or objects.
+        TypeError: it is something else, or its numbers are complex, text or objects, or integers that are masked.
     """
     if type(value) in _TENSORS and value.itemsize != _BFLOAT16_BYTES:  # what is usual; to ask for the type takes longer
         array = value.asnumpy()
@@ -46,10 +63,11 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
             return np.ascontiguousarray(_as_float32(value)), BFLOAT16
         array = value.asnumpy()
     elif isinstance(value, (np.ndarray, np.generic, bool, int, float)):
-        array = np.asarray(value)
+        array = np.asarray(_without_mask(value, tag, kind) if isinstance(value, _Masked) else value)
     else:
         raise TypeError(
             f"The value of {tag!r} is a {type(value).__name__}; expected a MindSpore tensor, a NumPy array or a number."
+            f"{_hint_of(value)}"
         )
     name = _NATIVE_NAMES.get(array.dtype)
     if name is not None and array.flags.c_contiguous:
@@ -59,10 +77,43 @@ def to_array(value: Any, tag: str) -> tuple[NDArray[np.generic], str]:
     if array.dtype.kind not in _KINDS or array.dtype.itemsize > 8:
         raise TypeError(
             f"The value of {tag!r} has dtype {array.dtype}; expected bool, integers or floats of at most 64 bits. "
-            "Record the parts of a complex value under names of their own."
+            f"{_HINTS.get(array.dtype.kind, _TO_NUMBERS)}"
         )
     native = array.dtype.newbyteorder("=")
     return np.ascontiguousarray(array, native).reshape(array.shape), native.name
+
+
+def _hint_of(value: Any) -> str:
+    """Return what to do with an object that is neither a tensor nor an array nor a number, as a sentence."""
+    if isinstance(value, (str, bytes)):
+        return f" {_OF_TEXTS}"
+    if isinstance(value, numbers.Number):
+        return f" {_OF_COMPLEX}" if isinstance(value, complex) else " Convert it with float(value)."
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
+        return f" {_OF_DATES}"
+    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        return f" {_TO_NUMBERS}"
+    return ""
+
+
+def _without_mask(value: Any, tag: str, kind: str) -> NDArray[Any]:
+    """Return a plain array of a masked one; see `to_array`."""
+    if kind == "histogram":
+        result: NDArray[Any] = value.compressed()
+    elif not np.ma.is_masked(value) or value.dtype.kind not in _KINDS:
+        result = value.data
+    elif value.dtype.kind == "f":
+        result = value.filled(np.nan)
+    elif kind == "image" and value.dtype == np.uint8:
+        result = value.filled(0)  # black, as NaN is drawn; the other pixels stay as they are
+    elif kind in ("scalar", "image"):
+        result = value.astype(np.float64).filled(np.nan)
+    else:
+        raise TypeError(
+            f"The value of {tag!r} has masked elements of dtype {value.dtype}, which has no NaN for them; expected "
+            "floats, or numbers without a mask. Give them a value with value.filled(n), or take value.astype(float)."
+        )
+    return result
 
 
 def _is_bfloat16(tensor: Any) -> bool:
@@ -86,7 +137,7 @@ def to_item(kind: str, tag: str, value: Any) -> Item:
         return Item(kind, tag, to_scalar(value, tag))
     if kind == "image":
         return Item(kind, tag, to_image(value, tag))
-    array, dtype = to_array(value, tag)
+    array, dtype = to_array(value, tag, kind)
     return Item(kind, tag, array, dtype)
 
 
@@ -115,7 +166,7 @@ def to_scalar(value: Any, tag: str) -> float:
             return _int_to_float(number, tag)
         if isinstance(number, float):
             return number
-    array, _ = to_array(value, tag)
+    array, _ = to_array(value, tag, "scalar")
     if array.size != 1:
         raise ValueError(
             f"The scalar {tag!r} has shape {array.shape}; expected one element. Record it as a tensor or a histogram, "
@@ -133,29 +184,72 @@ def _int_to_float(value: int, tag: str) -> float:
 
 
 def to_image(value: Any, tag: str) -> NDArray[np.generic]:
-    """A batch of pictures as (N, C, H, W), C being 1 or 3.
+    """Return pictures as an array of shape (N, C, H, W), C being 1 or 3.
 
-    (N, H, W, C) is told apart by its last extent; where both second and last could be channels, the second is taken,
-    MindSpore's layout.
+    One picture is (H, W), (C, H, W) or (H, W, C), and a batch (N, C, H, W) or (N, H, W, C). Where both places could be
+    that of the channels, it is the earlier one, MindSpore's layout: (3, 8, 3) is 3 channels of 8 x 3 pixels, and
+    (3, 8, 8) one picture in colour, not three grey ones.
 
     Raises:
         TypeError: as `to_array`.
-        ValueError: it is no such batch, or has no pixel.
+        ValueError: it has another shape, or no pixel.
     """
-    array, _ = to_array(value, tag)
+    array, _ = to_array(value, tag, "image")
     shape = array.shape
-    if array.ndim != 4:
+    if not 2 <= array.ndim <= 4:
         raise ValueError(
-            f"The image {tag!r} has shape {shape}; expected four dimensions, (N, C, H, W) or (N, H, W, C). "
-            "Add the missing ones with numpy.expand_dims or ops.expand_dims."
+            f"The image {tag!r} has shape {shape}; expected one picture, (H, W), (C, H, W) or (H, W, C), or a batch of "
+            "them, (N, C, H, W) or (N, H, W, C)."
         )
     if array.size == 0:
         raise ValueError(f"The image {tag!r} has shape {shape}, which holds no pixel.")
-    if shape[1] in (1, 3):
-        return array
-    if shape[3] in (1, 3):
-        return np.ascontiguousarray(array.transpose(0, 3, 1, 2))
+    batch = array.reshape((1,) * (4 - array.ndim) + shape)
+    if batch.shape[1] in (1, 3):
+        return batch
+    if batch.shape[3] in (1, 3):
+        return np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+    if array.ndim == 3:
+        raise ValueError(
+            f"The image {tag!r} has shape {shape}; expected 1 or 3 channels as first or last dimension. Of a batch of "
+            "grey pictures give value[:, None], of one with more channels those to be shown."
+        )
     raise ValueError(
         f"The image {tag!r} has shape {shape}; expected 1 or 3 channels as second or last dimension. "
         "Take the channels to be shown, for example value[:, :3]."
     )
+
+
+def to_text(value: Any, tag: str) -> Text:
+    """Return a text, or a list or array of texts.
+
+    Raises:
+        TypeError: it is, or holds, something else.
+        ValueError: a text is no valid Unicode.
+    """
+    if isinstance(value, (list, tuple)):
+        value = _objects(value)
+    elif isinstance(value, np.ndarray):
+        value = value.astype(object)
+    elif isinstance(value, str):
+        value = np.array(str.__str__(value), object)
+    else:
+        raise TypeError(f"The text {tag!r} is a {type(value).__name__}; expected a str, or a list or array of str.")
+    for index, text in enumerate(value.reshape(-1).tolist()):
+        if not isinstance(text, str):
+            raise TypeError(f"The text {tag!r} holds a {type(text).__name__}; expected str only.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"Text {index} of {tag!r} is no valid Unicode: {error.reason} at position {error.start}. "
+                "Write it with text.encode('utf-8', 'backslashreplace').decode()."
+            ) from None
+    return Text(value)
+
+
+def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    """Return a flat array of the elements; NumPy would make more dimensions of elements that are sequences."""
+    array = np.empty(len(values), object)
+    for index, value in enumerate(values):
+        array[index] = value
+    return array

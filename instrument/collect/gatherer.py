@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from instrument import framework
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
-from instrument.collect import convert, lineage, sources
+from instrument.collect import checks, convert, lineage, sources
 from instrument.collect.options import Specified
 from instrument.values import Item
 
 log = logging.getLogger("instrument")
 
 Result = TypeVar("Result")
+_BATCH_DIMENSIONS = 4
 
 
 class Gatherer:
     """Asks the sources of one training. `custom` are the user's own facts about it.
 
-    Without `tells_run` what is the same on every rank, graphs and lineage, is left to the first one.
+    Without `tells_run` what is the same on every rank, graphs and lineage, is left to the first one. `memory` is what
+    the trainings of a collector share.
 
     What a source cannot give is logged once and not asked for again: nothing that is collected is worth a training.
     """
 
-    def __init__(self, specified: Specified, custom: Mapping[str, str | int | float], tells_run: bool = True) -> None:
+    def __init__(
+        self,
+        specified: Specified,
+        custom: Mapping[str, str | int | float],
+        tells_run: bool = True,
+        memory: Memory | None = None,
+    ) -> None:
+        self._memory = memory if memory is not None else Memory()
         self._specified = specified
         self._custom = custom
         self._tells_run = tells_run
@@ -50,7 +61,9 @@ class Gatherer:
         except Exception as error:  # noqa: BLE001  whatever a user's network, data or metric raises when looked into
             self._given_up.add(what)
             reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
-            log.warning("SummaryCollector does not collect the %s: %s", what, reason)
+            if (what, reason) not in self._memory.said:
+                self._memory.said.add((what, reason))
+                log.warning("SummaryCollector does not collect the %s: %s", what, reason)
             return None
 
     # ------------------------------------------------------------------ at a step
@@ -97,57 +110,103 @@ class Gatherer:
         return [item for item in items if item is not None]
 
     def _metric(self, name: Any, value: Any) -> Item | None:
-        tag = f"eval/{name}/auto"
-        return self.attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", tag, value))
+        return self.attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", f"eval/{name}/auto", value))
 
     # ------------------------------------------------------------------ once in a training
 
-    def once(self, params: Any) -> list[Item]:
-        """What does not change: graphs and custom lineage."""
+    def at_the_beginning(self, params: Any) -> list[Item]:
+        """The lineage, as far as it is known before the first step: a training that fails has its hyper-parameters."""
         if not self._tells_run:
             log.info("The first rank records the graph and the lineage; with on_every_rank=True this one does, too.")
             return []
         items: list[Item | None] = []
-        if self._specified.switches["collect_graph"]:
-            items.append(self.attempt("graph", lambda: _graph(params)))
         if self._specified.switches["collect_dataset_graph"]:
             items.append(self.attempt("dataset graph", lambda: lineage.dataset_graph(params.train_dataset)))
         if self._custom:
             items.append(self.attempt("custom lineage", self._custom_lineage))
+        if self._specified.switches["collect_train_lineage"]:
+            items.append(self.attempt("train lineage", lambda: self._train_lineage(params)))
         return [item for item in items if item is not None]
+
+    def once(self, params: Any) -> list[Item]:
+        """The graph, which there is when the first step has ended."""
+        if not (self._tells_run and self._specified.switches["collect_graph"]):
+            return []
+        item = self.attempt("graph", lambda: _graph(params))
+        return [item] if item is not None else []
 
     def _custom_lineage(self) -> Item:
         return Item("custom_lineage_data", "custom_lineage_data", lineage_codec.custom_message(self._custom))
 
-    def at_the_end(self, params: Any) -> list[Item]:
-        """The lineage of the training."""
+    def at_the_end(self, params: Any, outputs: Any) -> list[Item]:
+        """The lineage of the training; `outputs` are those of the network in its last step."""
         if not (self._specified.switches["collect_train_lineage"] and self._tells_run):
             return []
-        item = self.attempt("train lineage", lambda: _train_lineage(params))
+        item = self.attempt("train lineage", lambda: self._train_lineage(params, outputs, is_over=True))
         return [item] if item is not None else []
+
+    def loss(self, outputs: Any) -> list[Item]:
+        """The loss in what the network gave, if losses are collected."""
+        if not self._specified.switches["collect_metric"] or outputs is None:
+            return []
+        return self.attempt("loss", _loss, SimpleNamespace(net_outputs=outputs)) or []
+
+    def _train_lineage(self, params: Any, outputs: Any = None, is_over: bool = False) -> Item:
+        optimizer = _if_there(lambda: self._optimizer_of(params))
+        loss = _if_there(lambda: sources.loss(SimpleNamespace(net_outputs=outputs))) if outputs is not None else None
+        if optimizer is None:
+            return lineage.train(params, loss, None)
+        initial = self.attempt("initial learning rate", self._memory.initial_rate, optimizer)
+        return lineage.train(params, loss, optimizer, initial, lineage.first_rate(optimizer) if is_over else None)
+
+
+class Memory:
+    """What several trainings of one collector share: what was said, and the first learning rates of optimisers."""
+
+    def __init__(self) -> None:
+        #: What is not collected, and why.
+        self.said: set[tuple[str, str]] = set()
+        self._known: list[tuple[weakref.ref[Any], float]] = []
+
+    def initial_rate(self, optimizer: Any) -> float | None:
+        """Return the learning rate that an optimiser had before its first step here, that of a schedule at step 0.
+
+        It is that of the first group where there are several; None for one that cannot be computed.
+        """
+        for reference, rate in self._known:
+            if reference() is optimizer:
+                return rate
+        rate_now = lineage.first_rate(optimizer, is_initial=True)
+        if rate_now is not None:
+            self._known = [known for known in self._known if known[0]() is not None]
+            self._known.append((weakref.ref(optimizer), rate_now))
+        return rate_now
+
+
+def _if_there(get: Callable[[], Result]) -> Result | None:
+    try:
+        return get()
+    except sources.Uncollectable:
+        return None
 
 
 def _results(params: Any) -> dict[str, Any]:
     return {**sources.metrics(params), **(sources.get(params, "eval_results") or {})}
 
 
-def _train_lineage(params: Any) -> Item:
-    def known(get: Callable[[], Result]) -> Result | None:
-        try:
-            return get()
-        except sources.Uncollectable:
-            return None
-
-    return lineage.train(params, known(lambda: sources.loss(params)), known(lambda: sources.optimizer(params)))
-
-
 def _view(kind: str, tag: str, value: Any) -> Item:
-    return convert.to_item(kind, tag, value)
+    """Return an item under a name that is the user's: one that no file can hold must not take its event along."""
+    return convert.to_item(kind, checks.check_name(tag), value)
 
 
 def _input_data(params: Any) -> list[Item]:
     images = sources.input_images(params)
     try:
+        if len(images.shape) != _BATCH_DIMENSIONS:  # what else a recorder takes for one picture is a batch here
+            raise ValueError(
+                f"The image 'input_data/auto' has shape {tuple(images.shape)}; expected a batch of pictures, "
+                "(N, C, H, W) or (N, H, W, C)."
+            )
         return [_view("image", "input_data/auto", images)]
     except (TypeError, ValueError) as error:
         raise sources.Uncollectable(

@@ -14,6 +14,7 @@ import numpy as np
 from mindspore.nn.loss.loss import LossBase
 from mindspore.train import ModelCheckpoint
 
+from instrument.codec import lineage as codec
 from instrument.codec import schema
 from instrument.codec.lineage import CustomValue
 from instrument.collect import convert, sources
@@ -25,6 +26,7 @@ HYPER_CONFIG_VARIABLE = "MINDINSIGHT_HYPER_CONFIG"
 #: A longer variable is no configuration; MindSpore's limit.
 HYPER_CONFIG_LIMIT = 100_000
 
+_IN_VARIABLE = f"{HYPER_CONFIG_VARIABLE}'s custom_lineage_data"
 _INT32 = range(-(2**31), 2**31)
 
 
@@ -35,19 +37,31 @@ def _set(message: Any, **fields: Any) -> None:
             continue
         if isinstance(value, int) and name != "size":
             value = min(max(value, _INT32[0]), _INT32[-1])
-        setattr(message, name, value)
+        setattr(message, name, _valid(value) if isinstance(value, str) else value)
 
 
-def train(params: Any, loss: float | None, opt: Any) -> Item:
-    """Where the trained model came from. `loss` is the last one; `opt` the optimiser; None where there is none."""
+def _valid(text: str) -> str:
+    """Return a text as a file can hold it: a path that is not UTF-8 has surrogates, which are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def train(
+    params: Any, loss: float | None, opt: Any, initial_rate: float | None = None, last_rate: float | None = None
+) -> Item:
+    """Where the trained model comes from.
+
+    `loss` and `last_rate`, the learning rate, are those of the last step; None while there is none. `opt` is the
+    optimiser; None where there is none. `initial_rate` is the rate that it began with, if that is not to be asked for.
+    """
     message = schema.message_class("TrainLineage")()
-    rates = _learning_rate(opt)
+    if initial_rate is None and opt is not None:
+        initial_rate = first_rate(opt, is_initial=True)
     checkpoint = _checkpoint(params)
     batch_size = _batch_size(params.train_dataset)
     _set(
         message.hyper_parameters,
         optimizer=type(opt).__name__ if opt is not None else None,
-        learning_rate=rates,
+        learning_rate=initial_rate,
         loss_function=_loss_function(params),
         epoch=params.epoch_num,
         parallel_mode=str(params.parallel_mode),
@@ -62,7 +76,8 @@ def train(params: Any, loss: float | None, opt: Any) -> Item:
     _set(message.algorithm, network=type(params.network).__name__, loss=loss)
     # The path is a JSON object in MindSpore's files; null while no checkpoint was saved.
     _set(message.model, path=json.dumps({"ckpt": checkpoint}), size=os.path.getsize(checkpoint) if checkpoint else 0)
-    return Item("train_lineage", "train_lineage", message.SerializeToString())
+    data = codec.with_last_rate(message.SerializeToString(), last_rate)
+    return Item("train_lineage", "train_lineage", data)
 
 
 def evaluation(params: Any) -> Item:
@@ -92,12 +107,10 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, bool, int, float, type(None))) else str(value)
 
 
-def _learning_rate(opt: Any) -> float | None:
-    """The last learning rate, of the first group where there are several."""
-    if opt is None:
-        return None
+def first_rate(opt: Any, is_initial: bool = False) -> float | None:
+    """Return the learning rate, of the first group where there are several; None where it cannot be computed."""
     try:
-        return next(iter(sources.learning_rates(opt).values()))
+        return next(iter(sources.learning_rates(opt, is_initial).values()))
     except sources.Uncollectable:
         return None
 
@@ -180,10 +193,14 @@ def _fill_operation(message: Any, operation: Mapping[str, Any]) -> None:
     for key, value in operation.items():
         if isinstance(value, (list, tuple)) and value and all(_is_int(element) for element in value):
             message.size.extend(int(element) for element in value)
-        elif isinstance(value, (list, tuple)) and value and all(isinstance(element, Real) for element in value):
+        elif isinstance(value, (list, tuple)) and value and all(map(_is_weight, value)):
             message.weights.extend(float(element) for element in value)
         else:
             _fill_parameter(message.operationParam, key, value)
+
+
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, Real) and _fits_double(value)
 
 
 def _is_int(value: Any) -> bool:
@@ -191,18 +208,27 @@ def _is_int(value: Any) -> bool:
 
 
 def _fill_parameter(message: Any, key: str, value: Any) -> None:
+    key = _valid(key)
     if isinstance(value, bool):
         message.mapBool[key] = value
     elif _is_int(value):
         message.mapInt[key] = int(value)
-    elif isinstance(value, Real):
+    elif isinstance(value, Real) and _fits_double(value):
         message.mapDouble[key] = float(value)
     elif isinstance(value, (list, tuple)):
         message.mapStrList[key].strValue.extend("" if element is None else _json(element) for element in value)
     elif isinstance(value, Mapping):
         message.mapStr[key] = _json(value)
     else:
-        message.mapStr[key] = str(value)
+        message.mapStr[key] = _valid(str(value))
+
+
+def _fits_double(value: Any) -> bool:
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def _json(value: Any) -> str:
@@ -213,23 +239,30 @@ def _json(value: Any) -> str:
 
 
 def check_custom(values: Any, name: str) -> dict[str, CustomValue]:
-    """A user's own lineage: text keys; text, int or float values (NumPy's too).
+    """Return a user's own lineage: text keys; text, int or float values (NumPy's too).
 
     Raises:
         TypeError: anything else.
+        ValueError: a key or a text is no valid Unicode, which no file can hold.
     """
     if not isinstance(values, Mapping):
         raise TypeError(f"{name} is a {type(values).__name__}; expected a dictionary or None.")
-    result: dict[str, CustomValue] = {}
-    for key, value in values.items():
-        if not isinstance(key, str):
-            raise TypeError(f"{name} has the key {key!r} of type {type(key).__name__}; expected str.")
-        if isinstance(value, np.generic):
-            value = value.item()
-        if not isinstance(value, (str, int, float)):
-            raise TypeError(f"{name}[{key!r}] is a {type(value).__name__}; expected str, int or float.")
-        result[key] = value
-    return result
+    return dict(_check_entry(key, value, name) for key, value in values.items())
+
+
+def _check_entry(key: Any, value: Any, name: str) -> tuple[str, CustomValue]:
+    if not isinstance(key, str):
+        raise TypeError(f"{name} has the key {key!r} of type {type(key).__name__}; expected str.")
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (str, int, float)):
+        raise TypeError(f"{name}[{key!r}] is a {type(value).__name__}; expected str, int or float.")
+    for text in (key, value):
+        if isinstance(text, str) and _valid(text) != text:
+            raise ValueError(
+                f"{name}[{key!r}] holds {text!r}, which is no valid Unicode; expected text that UTF-8 has."
+            )
+    return str.__str__(key), value
 
 
 def from_environment() -> dict[str, CustomValue]:
@@ -246,7 +279,15 @@ def from_environment() -> dict[str, CustomValue]:
     try:
         config = json.loads(text)
         values = config.get("custom_lineage_data") if isinstance(config, dict) else None
-        return check_custom(values, f"{HYPER_CONFIG_VARIABLE}'s custom_lineage_data") if values is not None else {}
+        if not isinstance(values, dict):
+            return check_custom(values, _IN_VARIABLE) if values is not None else {}
     except (ValueError, TypeError) as error:
         log.warning("%s is not used: %s", HYPER_CONFIG_VARIABLE, error)
         return {}
+    result: dict[str, CustomValue] = {}
+    for key, value in values.items():
+        try:
+            result.update([_check_entry(key, value, _IN_VARIABLE)])
+        except (ValueError, TypeError) as error:
+            log.warning("One entry of %s is not used: %s", HYPER_CONFIG_VARIABLE, error)
+    return result

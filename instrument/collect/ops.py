@@ -23,6 +23,8 @@ from __future__ import annotations
 import logging
 import re
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import mindspore
@@ -75,6 +77,23 @@ class Inbox:
 
 _inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()
 _refused: set[tuple[str, str]] = set()
+#: How many `ignored` blocks are open.
+_ignoring = 0
+
+
+@contextmanager
+def ignored() -> Iterator[None]:
+    """Neither record what operators are given inside, nor warn of it: the network runs for another purpose."""
+    global _ignoring
+    gather()  # what ran before is recorded
+    _ignoring += 1
+    try:
+        yield
+    finally:
+        try:
+            framework.take_summaries()
+        finally:
+            _ignoring -= 1
 
 
 def gather(step: int | None = None) -> None:
@@ -94,6 +113,8 @@ def gather(step: int | None = None) -> None:
 
 def _hand_over(kind: str, tag: str, value: Any, flags: str = "") -> None:
     """Give every open inbox a copy of the value. What cannot be recorded is said once and stops nothing."""
+    if _ignoring:
+        return
     open_inboxes = [inbox for inbox in _inboxes if inbox.is_open and (kind != "tensor" or inbox.wants_tensors)]
     if not open_inboxes:
         return
@@ -108,7 +129,7 @@ def _hand_over(kind: str, tag: str, value: Any, flags: str = "") -> None:
 
 
 def _warn_once(kind: str, tag: str, text: str, *arguments: object) -> None:
-    if (kind, tag) not in _refused:
+    if (kind, tag) not in _refused and not _ignoring:
         _refused.add((kind, tag))
         log.warning(text, *arguments)
 
@@ -222,13 +243,18 @@ class ScalarSummary:
 
 @mindspore.jit_class
 class ImageSummary:
-    """`op(name, value)`: record a batch of pictures, (N, C, H, W) or (N, H, W, C) with 1 or 3 channels."""
+    """`op(name, value)`: record a picture, (H, W), (C, H, W) or (H, W, C), or a batch of them, with 1 or 3 channels."""
 
     def __init__(self) -> None:
         self._operator = _Operator(_ops.ImageSummary)
+        self._expand_dims = _ops.ExpandDims()
 
     def __call__(self, name: str, value: Any) -> Any:
-        if _is_recordable("image", name, value, 4, 4):
+        if _is_recordable("image", name, value, 2, 4):
+            if value.ndim == 2:
+                value = self._expand_dims(value, 0)
+            if value.ndim == 3:
+                value = self._expand_dims(value, 0)
             return self._operator(name, value, False)
         return None
 

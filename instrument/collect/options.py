@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from instrument import framework
+from instrument import framework, paths
 from instrument.codec.dialects import LAYOUTS, MINDSPORE
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.collect.sampler import check_interval
@@ -49,13 +50,26 @@ def check_bool(name: str, value: Any) -> bool:
 
 
 def check_directory(name: str, value: Any) -> str:
-    """The absolute path of a directory option; raises `TypeError` or `ValueError` for what is no path."""
+    """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
     path = os.fspath(value)
     if not isinstance(path, str) or not path or "\0" in path:
         raise ValueError(f"{name} is {path!r}; expected the path of a directory.")
+    if paths.is_url(path):
+        raise ValueError(f"{name} is the URL {path!r}; expected the path of a directory: {paths.url_hint(path)}.")
     return os.path.abspath(os.path.expanduser(path))
+
+
+def try_directory(directory: str) -> None:
+    """Make the directory and write to it, so that a wrong one is refused before training starts."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        reason = f"summary_dir cannot be written ({error.strerror}); choose another one or change its permissions"
+        raise type(error)(error.errno, reason, directory) from error
 
 
 @dataclass(frozen=True)
@@ -122,7 +136,7 @@ class RecordOptions:
         """
         target = Target(
             self.directory, self.file_prefix, self.file_suffix, framework.device_number(), self.max_file_bytes,
-            self.export_tensors, dialect=self.dialect, rank=framework.rank(),
+            self.export_tensors, dialect=self.dialect, rank=framework.rank(), is_start=True,
         )  # fmt: skip
         try:
             return open_sink(target, self.processes, self.queue_bytes, self.drop_when_full)

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from instrument.collect import beside, checks, complaints, ops
 from instrument.collect.added import Added
 from instrument.collect.convert import to_array, to_image, to_scalar
 from instrument.collect.options import RecordOptions
-from instrument.collect.session import Session
+from instrument.collect.session import Ending, Session, close, end_of
 from instrument.errors import RecordingError
-from instrument.values import Event, Item
+from instrument.values import FINISHED, End, Event, Item
 from instrument.write import earlier
 from instrument.write.limits import is_too_large
-from instrument.write.sink import Stats
+from instrument.write.sink import Sink, Stats
 
 _MOST_KNOWN_NAMES = 10_000
 
@@ -102,7 +103,8 @@ class SummaryRecord:
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
         # At exit, and when dropped.
-        self._close_sink = weakref.finalize(self, beside.end, self.beside, self._sink.close)
+        self._ending = Ending(options.max_file_bytes)
+        self._close_sink = weakref.finalize(self, _close, self._added, self.beside, self._sink, self._ending)
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
         forks.tell(self)
@@ -117,7 +119,8 @@ class SummaryRecord:
     @property
     def stats(self) -> Stats:
         """What became of the events so far; see `Stats`."""
-        return self._sink.stats
+        stats = self._sink.stats
+        return replace(stats, bytes=stats.bytes + self._ending.bytes) if self._ending.bytes else stats
 
     def set_mode(self, mode: str) -> None:
         """Set the phase: values of summary operators are recorded in `"train"` and passed over in `"eval"`.
@@ -138,14 +141,17 @@ class SummaryRecord:
 
                 - `scalar`: a tensor or array with one element, or a number;
                 - `tensor`, `histogram`: a tensor, array or number of any shape;
-                - `image`: a batch of pictures, (N, C, H, W) or (N, H, W, C), with 1 or 3 channels;
+                - `image`: a picture, (H, W), (C, H, W) or (H, W, C), or a batch, (N, C, H, W) or (N, H, W, C), with 1
+                  or 3 channels; of two places that could be the channels' the earlier one is;
+                - `text`: a text, or a list or array of texts; TensorBoard shows it as Markdown;
                 - `graph`: the serialised `ModelProto` of a network;
                 - `train_lineage`, `eval_lineage`, `dataset_graph`, `custom_lineage_data`: a message of MindSpore's
                   lineage proto, or its bytes; a dictionary for the last;
                 - `landscape`: a `LossLandscape` message or its bytes, for which TensorBoard's files have no place.
             name: the tag, any text that is not empty. A second value with the same plugin and name before the next
                 `record` replaces the first, with one warning.
-            value: numbers of bool, integer and float types up to 64 bits, and bfloat16.
+            value: numbers of bool, integer and float types up to 64 bits, and bfloat16. Elements that are masked are
+                NaN, and are left out of histograms.
 
         Raises:
             ValueError: an unknown plugin, an empty name or one that is not valid Unicode, a value of the wrong shape.
@@ -167,7 +173,7 @@ class SummaryRecord:
                 is_second = name in scalars
                 scalars[name] = number
         elif plugin in checks.ARRAY_PLUGINS:
-            array, dtype = (to_image(value, name), "") if plugin == "image" else to_array(value, name)
+            array, dtype = (to_image(value, name), "") if plugin == "image" else to_array(value, name, plugin)
             is_second = self._add_copy(plugin, name, array, dtype)
         else:
             checks.check_plugin(plugin)
@@ -180,7 +186,8 @@ class SummaryRecord:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
 
         Args:
-            step: the number of the training step, a Python or NumPy integer.
+            step: the number of the training step, from 0 on: a Python or NumPy integer, or a tensor or array that holds
+                one, such as `optimizer.global_step`.
             train_network: where the graph is taken from if the constructor's `network` is not compiled.
             plugin_filter: told a plugin's name, says whether its values are recorded; the others are dropped.
 
@@ -193,10 +200,10 @@ class SummaryRecord:
 
         Raises:
             TypeError: `step` is no integer, or another argument is of the wrong type.
-            ValueError: `step` is beyond 64 bits.
+            ValueError: `step` is negative, or beyond 64 bits.
             RecordingError: with `raise_exception=True`, what could not be written, or the recorder is closed.
         """
-        number = step if type(step) is int and -(2**63) <= step < 2**63 else checks.check_step(step)
+        number = step if type(step) is int and 0 <= step < 2**63 else checks.check_step(step)
         if train_network is not None or plugin_filter is not None:
             checks.check_network("train_network", train_network)
             checks.check_filter(plugin_filter)
@@ -241,26 +248,35 @@ class SummaryRecord:
     def close(self) -> None:
         """Write what was recorded and end the workers. A second call does nothing.
 
-        What was added and not recorded is dropped. Without a call, the end of the interpreter does the same.
+        What was added and not recorded is dropped, and one warning names it. Without a call, the end of the interpreter
+        does the same.
         """
-        self.close_as(is_success=True)
+        self.close_as(End(FINISHED))
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        raise TypeError(
+            "A SummaryRecord cannot be pickled or copied, as it holds open files and processes. Make one in each "
+            "process that records; several may record into one directory."
+        )
 
     def __enter__(self) -> SummaryRecord:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self.close_as(is_success=kind is None)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *traceback: object) -> None:
+        self.close_as(end_of(error))
 
     # ------------------------------------------------------------------ for the collector
 
-    def close_as(self, is_success: bool) -> None:
-        """`close`, and say in TensorBoard's files how the run ended."""
+    def close_as(self, end: End) -> None:
+        """`close`, and say in the files how the recorder ended."""
         self._inbox.close()
         self._network = None
         if self.beside is not None:
             self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
         if self._session is not None and not self._is_fork:
-            self._session.end(self._sink, is_success)
+            self._session.end(self._sink, end.status == FINISHED)
+        if self._ending.end is not None:
+            self._ending.end = end
         self._end()
         self._close_sink()
         self._raise_error()
@@ -287,6 +303,8 @@ class SummaryRecord:
     def abandon(self) -> None:
         """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
         self._is_fork = True
+        self._ending.end = None
+        self._added.clear()
         self._end()
         self._lock = threading.RLock()
 
@@ -314,6 +332,7 @@ class SummaryRecord:
         elif not items:
             return True
         event = Event(step, time.time(), items, scalars)
+        self._ending.step = step
         if items and self._session is not None:
             self._session.note(event)
         taken = self._sink.write(event)
@@ -349,3 +368,9 @@ class SummaryRecord:
         error = self._sink.take_error() if self._raises else None
         if error is not None:
             raise RecordingError(complaints.what_happened(error))
+
+
+def _close(added: Added, sampled: beside.Beside | None, sink: Sink, ending: Ending) -> None:
+    """Close what a recorder holds, once; the recorder itself may be gone."""
+    complaints.of_unrecorded(sink.path, added.keys())
+    close(sampled, sink, ending)

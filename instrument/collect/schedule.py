@@ -1,8 +1,8 @@
 """Which step collects what; pure.
 
 A step is due when a multiple of the frequency lies between it and the step before it, so that sink mode, whose hooks
-come once in many steps, misses nothing. The first step is always due. Tensors of `TensorSummary` are larger than all
-else and have a rule of their own: at most 20 steps unless a frequency is given.
+come once in many steps, misses nothing. The first step is always due; the collector takes the last one as well. Tensors
+of `TensorSummary` are larger than all else and have a rule of their own: at most 20 steps unless a frequency is given.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class Schedule:
         freq, limit = self._tensor_rule()
         collected = 1 + previous // freq - (self.start + 1) // freq
         return Due(values, _crosses(previous, step, freq) and (limit is None or collected < limit))
+
+    def is_last(self, step: int) -> bool:
+        """Return True for the last step, if its number is known."""
+        return self.total_steps is not None and step - self.start == self.total_steps
 
     def _tensor_rule(self) -> tuple[int, int | None]:
         """The frequency for tensors, and at how many steps they end."""

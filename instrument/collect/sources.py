@@ -33,6 +33,16 @@ def get(params: Any, name: str, default: Any = None) -> Any:
     return default if value is None else value
 
 
+def steps_between_hooks(params: Any) -> int:
+    """Return how often step hooks come: in dataset sink mode, once for all steps that are sunk together."""
+    if get(params, "dataset_sink_mode"):
+        for name in ("sink_size", "batch_num"):
+            steps = get(params, name)
+            if isinstance(steps, int) and steps > 0:
+                return steps
+    return 1
+
+
 def loss(params: Any) -> float:
     """The loss of a step: the network's output or its first element, the mean of a vector (as `LossMonitor` has it).
 
@@ -45,6 +55,8 @@ def loss(params: Any) -> float:
         output = output[0]
     if not (convert.is_tensor(output) or isinstance(output, (int, float, np.ndarray, np.generic))):
         raise Uncollectable(f"the network's output is a {type(output).__name__}, in which no loss is to be found")
+    if isinstance(output, np.ma.MaskedArray):
+        output = output.mean()
     try:
         if getattr(output, "size", 1) == 1:
             return convert.to_scalar(output, "loss")
@@ -70,8 +82,11 @@ def optimizer(params: Any) -> Any:
     return candidate
 
 
-def learning_rates(opt: Any) -> dict[str, float]:
-    """The learning rate of the step that has just ended, by tag; one a group where groups have their own."""
+def learning_rates(opt: Any, is_initial: bool = False) -> dict[str, float]:
+    """The learning rate of the step that has just ended, by tag; one a group where groups have their own.
+
+    With `is_initial` the first rate of a schedule; a rate without one is what it is now.
+    """
     has_groups = getattr(opt, "is_group_lr", None)  # first: a cell takes long to say that it lacks an attribute
     if has_groups:
         rates = list({id(rate): rate for rate in opt.group_lr}.values())  # each parameter holds its group's object
@@ -79,16 +94,17 @@ def learning_rates(opt: Any) -> dict[str, float]:
         rates = [group["lr"] for group in opt.param_groups]
     else:
         rates = [opt.learning_rate]
-    values = [_rate_at(rate, opt) for rate in rates]
+    values = [_rate_at(rate, opt, is_initial) for rate in rates]
     if len(values) == 1:
         return {"learning_rate/auto": values[0]}
     return {f"learning_rate/group{index}/auto": value for index, value in enumerate(values)}
 
 
-def _rate_at(rate: Any, opt: Any) -> float:
+def _rate_at(rate: Any, opt: Any, is_initial: bool) -> float:
     if isinstance(rate, nn.Cell):
         # A dynamic rate was computed from the global step before the optimiser counted it up.
-        step = max(int(opt.global_step.asnumpy()[0]) - 1, 0) if hasattr(opt, "global_step") else 0
+        has_step = hasattr(opt, "global_step") and not is_initial
+        step = max(int(opt.global_step.asnumpy()[0]) - 1, 0) if has_step else 0
         table = getattr(rate, "learning_rate", None)
         # MindSpore's own cell around a list of rates, one a step, or around a constant among dynamic groups.
         if isinstance(table, mindspore.Parameter) and type(rate).__module__.startswith("mindspore."):

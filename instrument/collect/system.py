@@ -30,7 +30,7 @@ def load_psutil() -> Any:
     try:
         import psutil
     except ImportError as error:
-        raise ImportError("system_metrics needs psutil: pip install 'mindspore-instrument[system]'") from error
+        raise ImportError("system_metrics needs psutil: pip install psutil") from error
     return psutil
 
 

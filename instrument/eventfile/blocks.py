@@ -38,6 +38,8 @@ _LONG_BYTES = 4096
 #: The headers of a window are looked for all at once where its frames are no longer than this, and where no more than
 #: one place in so many looks like one.
 _SHORT_BYTES, _PLACES_SHARE = 512, 4
+#: In a window whose frames are mostly shorter than this, those with a length of more than a byte are not looked for.
+_VERY_SHORT_BYTES = 160
 
 Indices = NDArray[np.int64]
 
@@ -126,8 +128,9 @@ class BlockReader:
         OSError: the file cannot be read.
     """
 
-    def __init__(self, path: str, start: int = 0, stop: int | None = None) -> None:
+    def __init__(self, path: str, start: int = 0, stop: int | None = None, as_it_is: bool = False) -> None:
         self.path = path
+        self._as_it_is = as_it_is
         self.start = start
         self.stop = stop
         self.end = start
@@ -137,7 +140,7 @@ class BlockReader:
 
     def __iter__(self) -> Iterator[Block]:
         self.damage, self.end = [], self.start
-        with OpenFile(self.path) as file:
+        with OpenFile(self.path, self._as_it_is) as file:
             self.identity = file.identity
             size_bytes = file.size_bytes if self.stop is None else min(self.stop, file.size_bytes)
             yield from _Pass(self, file, size_bytes).blocks()
@@ -251,7 +254,7 @@ def _walk(data: memoryview) -> tuple[Indices, Indices, int]:
         if is_alike:
             run = _run(data, offset, offset - single[-2] - frame.OVERHEAD_BYTES)
         elif headers is not None or offset - first < _ALIKE * _SHORT_BYTES:
-            headers = headers or _Headers(data, offset)
+            headers = headers or _Headers(data, offset, is_short=offset - first < _ALIKE * _VERY_SHORT_BYTES)
             run = headers.run(offset)
         else:
             continue
@@ -283,15 +286,18 @@ def _follow(data: memoryview, offset: int) -> tuple[list[int], bool]:
 
 
 class _Headers:
-    """All places from `first` on that hold a length below 2**16 with its checksum: those of frames, and few others."""
+    """All places from `first` on that hold a length of one byte, or of two, with its checksum.
 
-    def __init__(self, data: memoryview, first: int) -> None:
+    Those are the frames, and few others.
+    """
+
+    def __init__(self, data: memoryview, first: int, is_short: bool) -> None:
         is_zero = np.frombuffer(data, np.uint8)[first:] == 0
         count = max(is_zero.size - frame.HEADER.size + 1, 0)
-        is_short = is_zero[2 : 2 + count].copy()
-        for at in range(3, _LENGTH.size):
-            is_short &= is_zero[at : at + count]
-        places = np.flatnonzero(is_short) + first
+        two = is_zero[:-1] & is_zero[1:]
+        four = two[:-2] & two[2:]
+        head = 1 if is_short else 2
+        places = np.flatnonzero(four[head : head + count] & four[4 : 4 + count]) + first
         self._size = len(data)
         if places.size > count // _PLACES_SHARE:  # zeros, and no frames
             places = places[:0]

@@ -18,6 +18,8 @@ from instrument.eventfile.crc import MASK_DELTA, crc32c
 #: For longer strings, or fewer of them, a call each is as quick.
 COLUMN_BYTES = 80
 _COLUMN_ROWS = 64
+#: The checksums of smaller lengths are looked up.
+_SHORT_LENGTHS = 4096
 _POLYNOMIAL = 0x82F63B78
 
 Array = NDArray[np.uint32]
@@ -35,8 +37,8 @@ def of_strings(data: memoryview, starts: NDArray[np.int64], rows: NDArray[np.uin
         return np.fromiter((crc32c(data[start : start + length]) for start in starts.tolist()), np.uint32, count)
     result = np.full(count, crc32c(bytes(length)), np.uint32)
     tables = _tables()
-    for position in range(length):
-        result ^= tables[length - 1 - position][rows[:, position]]
+    for position, column in enumerate(np.ascontiguousarray(rows.T)):
+        result ^= tables[length - 1 - position].take(column, mode="clip")
     return result
 
 
@@ -53,9 +55,17 @@ def _tables() -> NDArray[np.uint32]:
 
 def of_lengths(lengths: NDArray[np.uint64]) -> Array:
     """The masked checksum of each length as it stands in a frame."""
-    low = int(lengths[0]) if lengths.size else 0
-    if lengths.size and (lengths == low).all():
-        return np.full(lengths.size, masked(np.array([crc32c(low.to_bytes(8, "little"))], np.uint32))[0])
+    if lengths.size and lengths.max() < _SHORT_LENGTHS:
+        return _of_short_lengths()[lengths.astype(np.intp)]
+    return _of_any_lengths(lengths)
+
+
+@functools.cache
+def _of_short_lengths() -> Array:
+    return _of_any_lengths(np.arange(_SHORT_LENGTHS, dtype=np.uint64))
+
+
+def _of_any_lengths(lengths: NDArray[np.uint64]) -> Array:
     return masked(of_rows_of_eight(np.ascontiguousarray(lengths, "<u8").view(np.uint8).reshape(-1, 8)))
 
 

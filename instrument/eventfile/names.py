@@ -29,6 +29,8 @@ _PATTERNS = {
 _TENSORBOARD = re.compile(r"(?P<prefix>.*)\btfevents(?:\.(?P<seconds>\d+)(?:\.(?P<rest>.*))?)?", re.ASCII | re.DOTALL)
 #: What stands behind the host: process number, counter, our rank, and what TensorFlow appends.
 _BEHIND_HOST = re.compile(r"(\.\d+)*(\.rank(?P<rank>\d+))?(\.v2)?$", re.ASCII)
+#: The counter among them.
+_NUMBER = re.compile(r"(?P<number>\.\d+)(\.rank\d+)?(\.v2)?$", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -78,6 +80,13 @@ def recognise(name: str) -> EventFileName | None:
     if name.startswith(RING_PREFIX):  # its host may be called anything
         return None
     return parse(name) or parse(name, PROFILE) or _parse_tensorboard(name)
+
+
+def recorder_of(name: str) -> str:
+    """Return what the names of a recorder's files of one kind have in common; TensorBoard's dialect has two of them."""
+    if (match := _NUMBER.search(name)) is None or _TENSORBOARD.fullmatch(name) is None:
+        return name
+    return name[: match.start()] + name[match.end("number") :]
 
 
 def _parse_tensorboard(name: str) -> EventFileName | None:

@@ -18,6 +18,7 @@ import numpy as np
 from mindspore import nn, ops
 from numpy.typing import NDArray
 
+from instrument.collect import ops as summary_operators
 from instrument.collect.convert import to_array
 from instrument.landscape.parts import EvaluationError, Parts
 from instrument.landscape.samples import Batch, Samples
@@ -61,6 +62,7 @@ class Forward:
         self._metrics = dict(metrics)
         self._samples = samples
         self._stack = ExitStack()
+        self._stack.enter_context(summary_operators.ignored())
         self._stack.enter_context(_kept(parts, self.parameters))
         self._form_stack = self._stack.enter_context(ExitStack())
         self._cell: Any = None

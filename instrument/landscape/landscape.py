@@ -13,6 +13,7 @@ from typing import Any
 
 from instrument import framework
 from instrument.collect.checkpoints import LandscapeOptions
+from instrument.collect.options import check_directory
 from instrument.landscape import compute, grid, planes, weights
 from instrument.landscape.crowd import check_executor
 from instrument.landscape.make import Options, generate, layout_of, make, opened, run
@@ -55,7 +56,7 @@ class SummaryLandscape:
         path = os.fsdecode(summary_dir)
         if not path or "\0" in path:
             raise ValueError(f"summary_dir is {path!r}; expected the path of a run's directory.")
-        self._directory = os.path.abspath(os.path.expanduser(path))
+        self._directory = check_directory("summary_dir", path)
 
     def clean_ckpt(self) -> None:
         """Remove the checkpoints of the run; landscapes stay."""
@@ -221,7 +222,7 @@ class SummaryLandscape:
             return self._directory
         if not isinstance(output, (str, os.PathLike)):
             raise TypeError(f"output is a {type(output).__name__}; expected the path of a directory, or None.")
-        return os.path.abspath(os.path.expanduser(os.fsdecode(output)))
+        return check_directory("output", output)
 
     def _source(self, checkpoints: Any, unit: Any, num_samples: Any) -> Source:
         if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):

@@ -78,6 +78,10 @@ class _StopAt(Callback):
     def on_train_end(self, run_context: Any) -> None:
         self._end("the training ended")
 
+    def __getstate__(self) -> dict[str, Any]:
+        self._recorder.check_copied(self)
+        return self.__dict__
+
     def __enter__(self) -> _StopAt:
         self._entered += 1  # once more for an evaluation inside a training
         return self

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, TypeVar
 
+from instrument import paths
 from instrument.profiler.schedule import check_count
 from instrument.suggestions import closest
 
@@ -264,6 +265,8 @@ def check_directory(name: str, value: Any) -> str:
     path = os.fspath(value)
     if not isinstance(path, str) or not path or "\0" in path:
         raise ValueError(f"{name} is {path!r}; expected the path of a directory.")
+    if paths.is_url(path):
+        raise ValueError(f"{name} is the URL {path!r}; expected the path of a directory: {paths.url_hint(path)}.")
     return os.path.abspath(os.path.expanduser(path))
 
 

@@ -126,6 +126,14 @@ class Profiler:
         if options.start_profile:
             self.start()
 
+    def __getstate__(self) -> dict[str, Any]:
+        self.recorder.check_copied(self)
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.recorder.adopt(self)
+
     def deliver(self) -> None:
         """Call `on_trace_ready`: the recorder does so whenever a window was closed."""
         if self._on_trace_ready is not None:

@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 from instrument import framework
 from instrument.errors import InstrumentError
@@ -82,6 +82,22 @@ class Recorder:
         self._pid = os.getpid()
         if framework.device_target() == "CPU":
             self._arm()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_owner": None}  # a copy belongs to another profiler
+
+    def adopt(self, owner: Owner) -> None:
+        """Belong to a profiler, unless there is one already."""
+        if self._owner is None:
+            self._owner = weakref.ref(owner)
+
+    def check_copied(self, owner: object) -> None:
+        """Raise `TypeError` where the owner cannot be pickled or copied: this has files of a window open."""
+        if self._window is not None or self._sink is not None:
+            raise TypeError(
+                f"A {type(owner).__name__} cannot be pickled or copied once it has recorded, as it holds open files. "
+                "Do it before, or make another one."
+            )
 
     def _arm(self) -> None:
         """Have data pipelines recorded that are built from now on, before the first window opens."""

@@ -6,9 +6,10 @@ read anew, one that is gone is forgotten: what was followed equals what is opene
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from instrument.codec import tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
@@ -17,6 +18,7 @@ from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.event_file import EventFile, Key, Told
 from instrument.read.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
+from instrument.read.starts import Origin, Writer, joined
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
@@ -29,6 +31,10 @@ class Contents:
         self._files: dict[str, EventFile] = {}
         self._in_order: list[EventFile] | None = None
         self._by_rows: dict[object, list[Key]] | None = None
+        #: Those with the start of their recorder, by what the names of its files have in common.
+        self._first_files: dict[str, EventFile] = {}
+        self._origins: dict[str, Origin] = {}
+        self._continued: dict[Writer, Writer] | None = None
         self._notes: list[Damage] = []
 
     def note(self, damage: Damage) -> None:
@@ -46,6 +52,10 @@ class Contents:
                 file = known.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
+        firsts = [file for file in self._files.values() if file.begun is not None]
+        self._continued = None
+        self._origins = {}
+        self._first_files = {names.recorder_of(os.path.basename(file.path)): file for file in firsts}
 
     @property
     def files(self) -> list[EventFile]:
@@ -60,8 +70,31 @@ class Contents:
         return {key for file in self._files.values() for key in file.points}
 
     def parts(self, key: Key) -> list[Part]:
-        """The parts of a series, in the order in which their files were opened; none where there is no such series."""
-        return _parts(self.files, key)
+        """The parts of a series, in the order of their files; none where there is no such series."""
+        return [Part(self.origin(file), file.points[key]) for file in self.files if key in file.points]
+
+    @property
+    def continued(self) -> dict[Writer, Writer]:
+        """The writers that one of another host has gone on with, and the last of these."""
+        if self._continued is None:
+            self._continued = joined(map(self.origin, self._files.values()))
+        return self._continued
+
+    def origin(self, file: EventFile) -> Origin:
+        """Return the recorder that wrote a file."""
+        found = self._origins.get(file.path)
+        if found is None:
+            first = file
+            if file.begun is None and file.name.kind == names.TENSORBOARD:
+                # Of the two files of a recorder the first one has its start.
+                recorder = names.recorder_of(os.path.basename(file.path))
+                first = self._first_files.get(recorder, file)
+            began, start = first.begun or (math.nan, None)
+            times = file.first_wall_time, file.last_wall_time
+            name = os.path.basename(file.path)
+            found = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
+            self._origins[file.path] = found
+        return found
 
     def extent(self) -> tuple[int, int, float] | None:
         """The first and the last step of all points that stand, and their last wall time; None without points."""
@@ -142,14 +175,6 @@ class Contents:
     def damage(self) -> list[Damage]:
         """Places that hold no frame, or a frame that is no event, or a value that is none."""
         return [one for file in self._files.values() for one in file.damage] + self._notes
-
-
-def _parts(files: Sequence[EventFile], key: Key) -> list[Part]:
-    return [
-        Part(file.name.writer, file.first_wall_time, file.last_wall_time, file.points[key])
-        for file in files
-        if key in file.points
-    ]
 
 
 def _copies(paths: list[str]) -> set[str]:

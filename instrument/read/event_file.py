@@ -11,7 +11,7 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from instrument.eventfile.blocks import Block, BlockReader, Damage, Group, note
 from instrument.read import alike, irregular
 from instrument.read.columns import FilePoints, Payload
 from instrument.read.numbers import MOST_TAGS, NumberPoints, Numbers, Points, Rows
-from instrument.values import TRACE_KIND, Gap, Lineage
+from instrument.values import TRACE_KIND, End, Gap, Lineage, Start
 
 #: A file whose last so many bytes are others than they were is another file.
 _LAST_BYTES = 64
@@ -61,9 +61,21 @@ class Told(NamedTuple):
     what: Lineage | dict[str, Any]
 
 
+B = TypeVar("B", Start, End)
+
+
+class Moment(NamedTuple, Generic[B]):
+    """The start or the end of a recorder, and when that was."""
+
+    wall_time: float
+    what: B
+
+
 @dataclass(eq=False)
 class EventFile:
     """What was read of the file at `path` so far; `end` is where reading goes on.
+
+    `begun` and `ended` are the start and the end of its recorder, as far as the file has them.
 
     `gaps` are the places where the writing side says that events are missing; `damage` lists frames that are broken, or
     hold no event, or less than a whole one; `unread` counts what is passed over, by what it is. `first_wall_time` and
@@ -81,6 +93,9 @@ class EventFile:
         self.damage: list[Damage] = []
         self.first_wall_time = math.inf
         self.last_wall_time = -math.inf
+        self.begun: Moment[Start] | None = None
+        self.ended: Moment[End] | None = None
+        self._end_bytes = 0
         self.end = 0
         self.frames = 0
         self._identity: tuple[int, int] | None = None
@@ -206,18 +221,16 @@ class EventFile:
         lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
         order = np.argsort(starts)
         starts, lengths = starts[order], lengths[order]
-        is_worth_it = irregular.is_worth_it(block.data, starts, lengths)
-        alone = list(zip(starts[~is_worth_it].tolist(), lengths[~is_worth_it].tolist(), strict=True))
-        if is_worth_it.any():
-            starts, lengths = starts[is_worth_it], lengths[is_worth_it]
+        alone = list(zip(starts.tolist(), lengths.tolist(), strict=True))
+        if irregular.is_worth_it(block.data, starts, lengths):
             found = self._irregular.take(block, starts, lengths)
-            if found.points is not None:
-                self._numbers.add_points(found.positions, found.points)
-                self._span(found.points.rows.wall_time)
+            for positions, points in found.numbers:
+                self._numbers.add_points(positions, points)
+                self._span(points.rows.wall_time)
             for event, outline_ in found.others:
                 self._take_one(block, int(starts[event]), int(lengths[event]), outline_)
-            alone += [(int(starts[event]), int(lengths[event])) for event in found.alone]
-        for start, length in sorted(alone):
+            alone = [alone[event] for event in found.alone]
+        for start, length in alone:
             whole = self._outline(block, length, start)
             if whole is not None:
                 self._take_one(block, start, length, whole)
@@ -317,8 +330,11 @@ class EventFile:
             if place.kind in tensorboard_outline.UNREAD_KINDS:
                 self.unread[place.kind] += 1
                 continue
-            self._span(wall_time)
             content = data[place.start : place.end]
+            if place.kind in ("start", "end"):
+                self._take_lifecycle(block, start, length, found.wall_time, place)
+                continue
+            self._span(wall_time)
             try:
                 if place.kind in ("gap", "hparams"):
                     assert place.decode is not None
@@ -336,6 +352,25 @@ class EventFile:
                         self._numbers.add_single(*where, found.step, found.wall_time, number)
             except CorruptMessage as error:
                 self._note(block, start, length, str(error))
+
+    def _take_lifecycle(self, block: Block, start: int, length: int, wall_time: float, place: Place) -> None:
+        """Take the start, which is the file's first event, or the end of its recorder; the last end counts."""
+        assert place.decode is not None
+        try:
+            what = place.decode(block.data[start + place.start : start + place.end])
+        except CorruptMessage as error:
+            self._note(block, start, length, str(error))
+            return
+        if isinstance(what, End):
+            self.ended = Moment(wall_time, what)
+            self._end_bytes = length + frame.OVERHEAD_BYTES
+        elif self.begun is None:
+            self.begun = Moment(wall_time, what)
+
+    @property
+    def content_bytes(self) -> int:
+        """What was read of the file, without the end of its recorder."""
+        return self.end - self._end_bytes
 
     def _has_room(self, block: Block, start: int, length: int, key: Key, taken_bytes: int) -> bool:
         """Return True if there is room for a point that takes so much memory; what is left out is told once."""

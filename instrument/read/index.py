@@ -19,7 +19,7 @@ from instrument.eventfile.access import OpenFile
 from instrument.read.run import Run
 
 #: Changes with what is kept, and with how it is found.
-_VERSION = 4
+_VERSION = 5
 _TAIL_BYTES = 64
 _MOST_BYTES = 256 << 20
 

@@ -16,7 +16,8 @@ from instrument.codec import wire
 from instrument.codec.outline import Outline
 from instrument.errors import CorruptMessage
 from instrument.eventfile.blocks import Block
-from instrument.read import scan
+from instrument.read import cycles, scan
+from instrument.read.cycles import Events
 from instrument.read.numbers import Points, Rows
 from instrument.read.scan import Values
 from instrument.read.templates import PADDING, SIZES, Templates
@@ -24,6 +25,8 @@ from instrument.read.templates import PADDING, SIZES, Templates
 Indices = NDArray[np.int64]
 #: From so many events on it pays to take them together, however few values each has.
 _MANY_EVENTS = 32
+#: So many events are read before it is tried whether the next ones repeat them, and so often that may fail.
+_FIRST_EVENTS, _MOST_FAILURES = 1200, 8
 #: An event of this size may have many values by itself.
 _LONG_BYTES = 1024
 #: What the field of the exact number begins with (`instrument.codec.scalar.EXACT_NUMBER`), and its size.
@@ -43,19 +46,15 @@ class Dialect(NamedTuple):
 class Found(NamedTuple):
     """What events hold: numbers with their positions, values to be taken one by one, events to be read alone."""
 
-    positions: Indices
-    points: Points | None
+    numbers: list[tuple[Indices, Points]]
     others: list[tuple[int, Outline]]
     alone: list[int]
 
 
-def is_worth_it(data: memoryview, starts: Indices, lengths: Indices) -> NDArray[np.bool_]:
-    """Return which payloads are better taken together than one by one."""
-    if starts.size >= _MANY_EVENTS:
-        return np.ones(starts.size, np.bool_)
-    return np.fromiter(
-        map(_is_wide, (data[at : at + size] for at, size in zip(starts, lengths, strict=True))), np.bool_
-    )
+def is_worth_it(data: memoryview, starts: Indices, lengths: Indices) -> bool:
+    """Return True where payloads are better taken together than one by one."""
+    payloads = (data[start : start + length] for start, length in zip(starts.tolist(), lengths.tolist(), strict=True))
+    return starts.size >= _MANY_EVENTS or any(map(_is_wide, payloads))
 
 
 def _is_wide(payload: memoryview) -> bool:
@@ -80,32 +79,101 @@ class Irregular:
         #: The number of a tag; -1 where the file has too many.
         self._number_of = number_of
         self._templates: list[Templates] = []
+        #: After how many events they come round; 0 where that is not known yet, -1 where they do not.
+        self._period = 0
+        self._failures = 0
 
     def take(self, block: Block, starts: Indices, lengths: Indices) -> Found:
         """Read the payloads at `starts` of the block's data, which ascend."""
         self._templates = self._templates or [Templates(size) for size in SIZES]
         data = np.concatenate([np.frombuffer(block.data, np.uint8), np.zeros(PADDING, np.uint8)])
+        found, done, wanted = Found([], [], []), 0, (self._period or _FIRST_EVENTS) + 1
+        while done < starts.size:
+            if self._period < 0 or starts.size - done < 2 * wanted:
+                wanted = starts.size - done
+            part = slice(done, done + wanted)
+            read = self._read(found, data, block.base, done, starts[part], lengths[part])
+            done, wanted = done + wanted, 2 * wanted
+            if done < starts.size:
+                events = self._events(starts[part], lengths[part], *read)
+                done += self._repeat(found, data, block.base, events, starts[done:])
+        return found
+
+    def _repeat(self, found: Found, data: NDArray[np.uint8], base: int, events: Events, starts: Indices) -> int:
+        """Take the events at `starts` as far as they repeat the last ones before them; return how many these are."""
+        for period in cycles.period(events.template):
+            repeated = cycles.repeated(data, cycles.last(events, period), starts)
+            if repeated is not None:
+                self._period = period
+                step, wall_time, ids, position, size = repeated
+                rows = Rows(base + starts[: step.size], step, wall_time)
+                row = np.arange(step.size, dtype=np.int32)
+                points = Points(rows, ids.astype(np.uint16), row, _numbers(data, position, size))
+                found.numbers.append((base + position, points))
+                return int(step.size)
+        self._failures += 1
+        if self._failures == _MOST_FAILURES:
+            self._period = -1
+        return 0
+
+    def _read(
+        self, found: Found, data: NDArray[np.uint8], base: int, first: int, starts: Indices, lengths: Indices
+    ) -> tuple[scan.Heads, Values, Indices, Indices]:
+        """Read events value by value, of which the first has the index `first`.
+
+        Return their heads, and the values with their templates and the sizes of these.
+        """
         heads = scan.heads(data, starts, starts + lengths, self._dialect.own)
         values, is_plain = scan.values(data, heads)
         values = values.only(is_plain[values.event])
         template, size_class = self._matched(data, values)
-        alone = np.flatnonzero(~is_plain).tolist()
-        others = self._others(block.data, starts, lengths, heads, values.only(template < 0))
+        found.alone.extend((np.flatnonzero(~is_plain) + first).tolist())
+        others = self._others(data.data, starts, lengths, heads, values.only(template < 0))
+        found.others.extend((event + first, outline) for event, outline in others)
         is_known = template >= 0
-        if not is_known.any():
-            return Found(np.empty(0, np.int64), None, others, alone)
-        known, template, size_class = values.only(is_known), template[is_known], size_class[is_known]
+        if is_known.any():
+            known, facts = values.only(is_known), self._facts(template[is_known], size_class[is_known])
+            positions = known.start + facts[:, 1]
+            has_values = np.zeros(starts.size, np.bool_)
+            has_values[known.event] = True
+            rows = Rows(base + starts, heads.step, heads.wall_time).only(has_values)
+            row = (np.cumsum(has_values) - 1)[known.event].astype(np.int32)
+            points = Points(rows, facts[:, 3].astype(np.uint16), row, _numbers(data, positions, facts[:, 2]))
+            found.numbers.append((base + positions, points))
+        return heads, values, template, size_class
+
+    def _facts(self, template: Indices, size_class: Indices) -> NDArray[np.int32]:
+        """Return the facts of templates, a line for each."""
         facts = np.empty((template.size, 4), np.int32)
         for index, templates in enumerate(self._templates):
             of_class = size_class == index
             facts[of_class] = templates.facts[template[of_class]]
-        positions = known.start + facts[:, 1]
-        has_values = np.zeros(starts.size, np.bool_)
-        has_values[known.event] = True
-        rows = Rows(block.base + starts, heads.step, heads.wall_time).only(has_values)
-        row = (np.cumsum(has_values) - 1)[known.event].astype(np.int32)
-        points = Points(rows, facts[:, 3].astype(np.uint16), row, _numbers(data, positions, facts[:, 2]))
-        return Found(block.base + positions, points, others, alone)
+        return facts
+
+    def _events(
+        self,
+        starts: Indices,
+        lengths: Indices,
+        heads: scan.Heads,
+        values: Values,
+        template: Indices,
+        size_class: Indices,
+    ) -> Events:
+        """Return events for those that may repeat them; only the ones with a single number have a template there."""
+        counts = np.bincount(values.event, minlength=starts.size)
+        single = np.flatnonzero((template >= 0) & (counts[values.event] == 1))
+        events, template, size_class = values.event[single], template[single], size_class[single]
+        facts = np.zeros((starts.size, 4), np.int64)
+        facts[events] = self._facts(template, size_class)
+        all_templates, value = np.full((2, starts.size), -1, np.int64)
+        all_templates[events] = template * len(SIZES) + size_class
+        value[events] = values.start[single]
+        mask = np.zeros((starts.size, PADDING), np.uint8)
+        for index, templates in enumerate(self._templates):
+            of_class = size_class == index
+            mask[events[of_class], : templates.size_bytes] = templates.masks(template[of_class])
+        _, at, size, tag = facts.T
+        return Events(all_templates, starts, starts + lengths, heads.step_end, value, at, size, tag, mask)
 
     def _matched(self, data: NDArray[np.uint8], values: Values) -> tuple[Indices, Indices]:
         """Return the template of each value, -1 where there is none, and the size of the template."""
@@ -191,7 +259,7 @@ class Irregular:
         return result
 
 
-def _numbers(data: NDArray[np.uint8], positions: Indices, sizes: NDArray[np.int32]) -> NDArray[Any]:
+def _numbers(data: NDArray[np.uint8], positions: Indices, sizes: NDArray[Any]) -> NDArray[Any]:
     """Return the numbers of four or eight bytes at these places, as float32 where all are."""
     singles: NDArray[np.float32] = np.ndarray((data.size - 3,), "<f4", data, 0, (1,))
     is_single = sizes == 4

@@ -1,20 +1,19 @@
 """The points of one tag as columns, put together from the files that hold them.
 
-A *writer* is a rank, or a device, of a host; its files, the oldest first, are the restarts of one series. A point is
-*superseded*
+A *writer* is a rank, or a device, of a host. A point is *superseded*
 
 - where the same file holds the same step again, later, unless its tag is one of samples (`system/...`); or
-- where a later file of the same writer has this tag from that step or an earlier one on, and began after the last
-  point of the point's own file was recorded: a restart. Files that were open at the same time keep all their points.
+- where a file that goes on from its own has this tag from that step or an earlier one on: a restart. Which files go on
+  from which is decided in `instrument.read.starts`; those that were written at the same time keep all their points.
 
-Superseded points are left out unless asked for. Points of different writers never supersede each other.
+Superseded points are left out unless asked for. Points of different ranks never supersede each other.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,26 +24,27 @@ from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.read.columns import Columns, FilePoints, joined
 from instrument.read.numbers import NumberPoints
 from instrument.read.presented import html_of
+from instrument.read.starts import Origin, Writer, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
-
-#: Rank, or device number of a single process (-1 where the file name has none), and host name.
-Writer = tuple[int, str]
 
 V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
+_NONE_CONTINUED: Mapping[Writer, Writer] = {}
 _ZERO = bytes(np.dtype(np.intp).itemsize)
 
 
 @dataclass
 class Part:
-    """The points of one tag in one file, who wrote the file, and when: from its first point of all to its last."""
+    """The points of one tag in one file, and the recorder that wrote the file."""
 
-    writer: Writer
-    first_wall_time: float
-    last_wall_time: float
+    origin: Origin
     points: FilePoints | NumberPoints
+
+    @property
+    def writer(self) -> Writer:
+        return self.origin.writer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,6 +66,8 @@ class Points:
     writers: tuple[Writer, ...]
     writer_index: NDArray[np.intp]
     _raw: Any
+    #: Writers whose points another writer goes on from, and that writer, which `by_writer` names for both.
+    _continued: Mapping[Writer, Writer] = field(default_factory=dict)
 
     @property
     def writer(self) -> list[Writer]:
@@ -73,17 +75,26 @@ class Points:
         return [self.writers[index] for index in self.writer_index.tolist()]
 
     def by_writer(self: P) -> dict[Writer, P]:
-        """The points of each writer for themselves."""
-        if len(self.writers) == 1:
-            return {self.writers[0]: self}
-        return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
+        """The points of each writer for themselves; a series that another host has gone on with is all of that one."""
+        names = [self._continued.get(writer, writer) for writer in self.writers]
+        if len(names) == 1:
+            return {names[0]: self}
+        return self._split(names)
 
     def by_rank(self: P) -> dict[int, P]:
         """The points of each rank for themselves; -1 stands for files that name none."""
-        ranks = np.array([device for device, _ in self.writers])
-        return {rank: self._only(ranks[self.writer_index] == rank) for rank in np.unique(ranks).tolist()}
+        ranks = self._split([device for device, _ in self.writers])
+        return {rank: ranks[rank] for rank in sorted(ranks)}
 
-    def _only(self: P, mask: NDArray[np.bool_]) -> P:
+    def _split(self: P, names: Sequence[Any]) -> dict[Any, P]:
+        """The points of each name for themselves; there is one for each writer."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        place = np.array([places[name] for name in names], np.intp)[self.writer_index]
+        order = np.argsort(place, kind="stable")
+        parts = np.split(order, np.searchsorted(place[order], np.arange(1, len(places))))
+        return {name: self._only(part) for name, part in zip(places, parts, strict=True)}
+
+    def _only(self: P, mask: NDArray[Any]) -> P:
         used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
         return replace(
             self,
@@ -187,9 +198,7 @@ def import_pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise ImportError(
-            "to_pandas() needs pandas, which is not installed: pip install 'mindspore-instrument[pandas]'"
-        ) from error
+        raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
     return pandas
 
 
@@ -278,19 +287,32 @@ class Tensors(_Decoded[Tensor]):
         return self.decode(self._find(step)).array
 
 
-def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], superseded: bool) -> P:
-    """Put the points of several files together; `parts` are in the order in which their files were opened."""
+def merge(
+    cls: Callable[..., P],
+    kind: str,
+    tag: str,
+    parts: Sequence[Part],
+    superseded: bool,
+    continued: Mapping[Writer, Writer] = _NONE_CONTINUED,
+) -> P:
+    """Put the points of several files together; `parts` are in the order of their files' names.
+
+    `continued` are writers that another one has gone on with.
+    """
     columns = [part.points.columns() for part in parts]
     if len(parts) == 1 and _is_ascending(columns[0].step):  # as nearly all are: there may be thousands of tags
         step, wall_time, raw = columns[0]
         raw = raw.astype(np.float64, copy=False) if kind == "scalar" else raw
         only: NDArray[np.intp] = np.ndarray((step.size,), np.intp, _ZERO, 0, (0,))
-        return cls(kind, tag, step, wall_time, np.zeros(step.size, np.bool_), (parts[0].writer,), only, raw)
+        none = np.zeros(step.size, np.bool_)
+        return cls(kind, tag, step, wall_time, none, (parts[0].writer,), only, raw, continued)
     writers = tuple(sorted({part.writer for part in parts}))
-    masks = [_superseded(position, parts, columns, is_sampled(kind, tag)) for position in range(len(parts))]
+    sampled = is_sampled(kind, tag)
+    starts = _replaced_from(parts, columns)
+    masks = [_superseded(column.step, start, sampled) for column, start in zip(columns, starts, strict=True)]
+    places = {writer: place for place, writer in enumerate(writers)}
     index: list[NDArray[np.intp]] = [
-        np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
-        for part, column in zip(parts, columns, strict=True)
+        np.full(len(column.step), places[part.writer]) for part, column in zip(parts, columns, strict=True)
     ]
     whole = joined(columns)
     mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
@@ -304,7 +326,7 @@ def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], sup
     step, wall_time, mask, writer_index = (
         column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
     )
-    return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order])
+    return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order], continued)
 
 
 def _is_ascending(step: NDArray[np.int64]) -> bool:
@@ -326,9 +348,8 @@ def _is_ordered(columns: Columns) -> bool:
     return bool((later_step | later).all())
 
 
-def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns], sampled: bool) -> NDArray[np.bool_]:
-    """Which points of `parts[position]` are superseded; samples of one step do not replace each other."""
-    step = columns[position].step
+def _superseded(step: NDArray[np.int64], replaced_from: int | None, sampled: bool) -> NDArray[np.bool_]:
+    """Which points of a file are superseded; samples of one step do not replace each other."""
     mask = np.zeros(len(step), np.bool_)
     if not sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
@@ -336,30 +357,32 @@ def _superseded(position: int, parts: Sequence[Part], columns: Sequence[Columns]
         mask[:] = True
         _, last_from_behind = np.unique(step[::-1], return_index=True)
         mask[len(step) - 1 - last_from_behind] = False
-    return mask | _replaced(position, parts, columns)
+    return mask if replaced_from is None else mask | (step >= replaced_from)
 
 
-def _replaced(position: int, parts: Sequence[Part], columns: Sequence[Columns]) -> NDArray[np.bool_]:
-    """Which points of `parts[position]` a restart has superseded."""
-    part, step = parts[position], columns[position].step
-    mask = np.zeros(len(step), np.bool_)
-    for later, later_columns in zip(parts[position + 1 :], columns[position + 1 :], strict=True):
-        if later.writer == part.writer and part.last_wall_time < later.first_wall_time:
-            mask |= step >= later_columns.step.min()
-    return mask
+def _replaced_from(parts: Sequence[Part], columns: Sequence[Columns]) -> list[int | None]:
+    """For each part the step from which on restarts have superseded its points."""
+    first_steps = [int(column.step.min()) for column in columns] if len(parts) > 1 else [0]
+    return replaced_from([part.origin for part in parts], first_steps)
 
 
 def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
     """Return how many points of a series are superseded; `parts` are those that `merge` takes."""
     columns = [part.points.columns() for part in parts]
     sampled = is_sampled(kind, tag)
-    return sum(int(_superseded(position, parts, columns, sampled).sum()) for position in range(len(parts)))
+    starts = _replaced_from(parts, columns)
+    return sum(
+        int(_superseded(column.step, start, sampled).sum()) for column, start in zip(columns, starts, strict=True)
+    )
 
 
 def replaced(parts: Sequence[Part]) -> int:
     """How many points of a series restarts have superseded; `parts` are those that `merge` takes."""
     columns = [part.points.columns() for part in parts] if len(parts) > 1 else []
-    return sum(int(_replaced(position, parts, columns).sum()) for position in range(len(columns)))
+    starts = _replaced_from(parts, columns) if columns else []
+    return sum(
+        int((column.step >= start).sum()) for column, start in zip(columns, starts, strict=True) if start is not None
+    )
 
 
 def _words(value: Any) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+from instrument import paths
 from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
@@ -23,11 +24,12 @@ from instrument.read import file_kinds, folders, frames, lineage, tail
 from instrument.read.contents import Contents
 from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
 from instrument.read.ordering import natural
-from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
+from instrument.read.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
 from instrument.read.run_list import Runs as Runs
+from instrument.read.starts import KILLED, RUNNING, RunStart, starts_in, state_of
 from instrument.ringfile import pending
-from instrument.values import KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
 P = TypeVar("P", bound=Points)
 
@@ -201,6 +203,19 @@ class Run:
         return frames.frame([(self.name, self)], tags, kind, superseded)
 
     @property
+    def starts(self) -> list[RunStart]:
+        """The starts of this run, the oldest first, and how each ended; files of others tell of none."""
+        return starts_in(self._contents.files)
+
+    @property
+    def state(self) -> str:
+        """How the last start ended: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
+
+        Of several ranks the one that needs most attention counts. `"unknown"` where no file tells.
+        """
+        return state_of(self.starts)
+
+    @property
     def damage(self) -> list[Damage]:
         """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
         found = self._contents.damage
@@ -241,6 +256,10 @@ class Run:
         """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
         return self._contents.extent()
 
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with NaN or infinities: how many `points`, and the `first_step` of one."""
+        return self._contents.nonfinite()
+
     @property
     def _contents(self) -> Contents:
         if self._read is None or self._is_live:
@@ -262,7 +281,7 @@ class Run:
         parts = self._contents.parts((kind, tag))
         if not parts:
             raise NoSuchRun(self._lack(kind, tag))
-        return merge(cls, kind, tag, parts, superseded)
+        return merge(cls, kind, tag, parts, superseded, self._contents.continued)
 
     def _lack(self, kind: str, tag: str) -> str:
         """Why there is no such series, and which ones come near."""
@@ -285,7 +304,10 @@ class Run:
             how = ".of_rank(), and .by_rank() of a series" if len(self.ranks) > 1 else ".by_writer() of a series"
             rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see {how}")
         replaced = self._contents.replaced(self._contents.keys())
+        if (state := self.state) in (RUNNING, FAILED, KILLED):
+            rows.append(f"  {'state':<10}{state}; see .starts")
         told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        told.append(("not finite", sum(found.points for found in self.nonfinite().values()), ".nonfinite()"))
         told.append(("damage", len(self.damage), ".damage"))
         rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
         return "\n".join(rows)
@@ -301,7 +323,7 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run:
         NoSuchRun: there is no event file; the message says what there is instead.
         OSError: the file or directory cannot be read.
     """
-    path = os.fsdecode(path)
+    path = _local(path)
     if follow and (os.path.isdir(path) or not os.path.exists(path)):
         return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
@@ -322,6 +344,13 @@ def read_any(path: str | os.PathLike[str], follow: bool = False) -> Any:
         if found:
             return found
     return read(path, follow)
+
+
+def _local(path: str | os.PathLike[str]) -> str:
+    path = os.fsdecode(path)
+    if paths.is_url(path):
+        raise NoSuchRun(f"{path} is a URL; runs are read from directories of this machine: {paths.url_hint(path)}")
+    return path
 
 
 def _rank_of(path: str) -> int:
@@ -357,7 +386,7 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
 
     Links are followed, and each directory is listed once. Raises `NoSuchRun` where `root` is no directory.
     """
-    root = os.fsdecode(root)
+    root = _local(root)
     if not os.path.isdir(root):
         kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")

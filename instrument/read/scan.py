@@ -37,10 +37,14 @@ _FIXED = {wire.FIXED64: 8, wire.FIXED32: 4}
 
 
 class Heads(NamedTuple):
-    """What stands before the values of events, and where their summaries begin and end; valid where `is_plain`."""
+    """What stands before the values of events, valid where `is_plain`; the step ends at `step_end`.
+
+    Summaries begin at `start` and end at `end`.
+    """
 
     step: NDArray[np.int64]
     wall_time: NDArray[np.float64]
+    step_end: Indices
     start: Indices
     end: Indices
     is_plain: Mask
@@ -66,15 +70,15 @@ def heads(data: Bytes, starts: Indices, ends: Indices, own: frozenset[int]) -> H
     wall_time = times[np.minimum(starts + 1, times.size - 1)]
     at = starts + 9
     has_step = data[np.minimum(at, last)] == _STEP
-    at, step, _ = _varints(data, at + has_step, has_step)
-    is_plain &= data[np.minimum(at, last)] == _SUMMARY
-    start, length, is_whole = _varints(data, at + 1, is_plain)
+    step_end, step, _ = _varints(data, at + has_step, has_step)
+    is_plain &= data[np.minimum(step_end, last)] == _SUMMARY
+    start, length, is_whole = _varints(data, step_end + 1, is_plain)
     end = np.where(length < 1 << 32, start + length.astype(np.int64), ends + 1)
     is_plain &= is_whole & (end <= ends)
     further = np.flatnonzero(is_plain & (end < ends))
     if further.size:
         is_plain[further] = _only_unknown(data, end[further], ends[further], own)
-    return Heads(step.view(np.int64), wall_time, start, end, is_plain)
+    return Heads(step.view(np.int64), wall_time, step_end, start, end, is_plain)
 
 
 def _varints(data: Bytes, at: Indices, is_there: Mask) -> tuple[Indices, NDArray[np.uint64], Mask]:

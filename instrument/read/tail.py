@@ -15,6 +15,7 @@ import numpy as np
 from instrument.errors import CorruptMessage
 from instrument.eventfile.writer import is_being_written
 from instrument.read.event_file import EventFile, Key
+from instrument.ringfile import pending
 
 if TYPE_CHECKING:
     from instrument.read.run import Run
@@ -77,29 +78,28 @@ def follow(run: Run, interval_s: float, wait: Callable[[], bool] | None) -> Iter
 class Ending:
     """Tells when a run that is followed has ended.
 
-    A recorder of ours holds a lock on its files until its last byte is written, which is the end of a training that is
-    killed, too: the run has ended when the locks are gone, and stay so for `HANDOVER_S`. Recorders of others hold none:
-    there the run has ended when its files hold something and have not changed for `idle_s`.
+    A recorder of ours holds locks on its ring file and its event files until its last byte is written, which is the end
+    of a training that is killed, too: the run has ended when they are gone, and stay so for `HANDOVER_S`. Recorders of
+    others hold none: there the run has ended when its files hold something and have not changed for `idle_s`.
     """
 
     def __init__(self, run: Run, idle_s: float, now: Callable[[], float] = time.time) -> None:
         self._run = run
         self._idle_s = idle_s
         self._now = now
+        self._directory = os.path.dirname(run.path) or os.curdir if os.path.isfile(run.path) else run.path
         self._last_locked: float | None = None
 
     def is_over(self) -> bool:
         """Return True where no more can be expected; False while the run holds nothing yet."""
         files, now = [*self._run.files, *self._run.traces], self._now()
-        if not files:
-            return False
-        if any(map(is_being_written, files)):
+        if any(map(is_being_written, files)) or pending.is_recording(self._directory):
             self._last_locked = now
             return False
         if self._last_locked is not None:
             return now - self._last_locked >= min(HANDOVER_S, self._idle_s)
-        if not self._run.contents.keys():
-            return False  # a training that compiles its network, say
+        if not files or not self._run.contents.keys():
+            return False
         return now - max(map(_changed, files)) >= self._idle_s
 
     @property

@@ -83,6 +83,10 @@ class Templates:
         same: Mask = (template >= 0) & (length_of == length) & ~differs.any(axis=1)
         return same
 
+    def masks(self, template: Indices) -> NDArray[np.uint8]:
+        """Return the bits of values that agree with templates in which they agree."""
+        return self._masks[template].view(np.uint8)
+
     def is_known(self, hashes: Words) -> Mask:
         """Return which hashes are those of templates."""
         if not self._count:

@@ -17,8 +17,8 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import access
 from instrument.eventfile.access import Identity, OpenFile
 from instrument.eventfile.blocks import Damage
-from instrument.ringfile import snapshot
-from instrument.ringfile.header import UnknownVersion
+from instrument.ringfile import locks, snapshot
+from instrument.ringfile.header import UnknownVersion, is_ring_file
 from instrument.ringfile.replay import replay
 
 #: Device, inode, size and first bytes, with the checksum of the header: its time is in it.
@@ -76,6 +76,26 @@ def damage(directory: str) -> list[Damage]:
 def waiting(directory: str) -> dict[str, Pending]:
     """Return what is known of the rings of a directory, which `look` was called for, by their paths."""
     return dict(_known.get(directory, {}))
+
+
+def is_recording(directory: str) -> bool:
+    """Return True where a process holds a ring file of a directory; False where the file system has no locks."""
+    with suppress(OSError):
+        with os.scandir(directory) as entries:
+            rings = [entry.path for entry in entries if is_ring_file(entry.name)]
+        return any(map(_is_held, rings))
+    return False
+
+
+def _is_held(path: str) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return locks.is_held(fd) is True
+    finally:
+        os.close(fd)
 
 
 def _state(path: str) -> State:

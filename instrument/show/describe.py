@@ -19,15 +19,16 @@ from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.read.points import Points, Scalars
 from instrument.read.run import Run
+from instrument.read.starts import KILLED, RUNNING
 from instrument.show.stages import stages
-from instrument.values import KINDS, Graph, Histogram, Image, Landscape, Tensor, Text
+from instrument.values import FAILED, KINDS, Graph, Histogram, Image, Landscape, Tensor, Text
 
 Row = dict[str, Any]
 
 
 def overview(run: Run, name: str, wanted: Callable[[list[str]], list[str]] = list) -> Row:
     """Return all that a run holds but the single values, under the name that outputs give it."""
-    result: Row = {"run": name, "path": run.path, "ranks": run.ranks}
+    result: Row = {"run": name, "path": run.path, "ranks": run.ranks, "state": run.state}
     result["files"] = [_file(path) for path in [*run.files, *run.traces]]
     chosen = {kind: found for kind, tags in run.tags().items() if (found := wanted(tags))}
     result["tags"] = {
@@ -46,12 +47,21 @@ def listed(run: Run, name: str) -> Row:
         "run": name,
         "path": run.path,
         "ranks": run.ranks,
+        "state": run.state,
         "tags": {kind: count for kind, count in kinds.items() if count},
     }
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
     row["superseded_points"] = run.contents.superseded()
+    nonfinite = run.nonfinite().values()
+    row["nonfinite_points"] = sum(found.points for found in nonfinite)
+    row["first_nonfinite_step"] = min((found.first_step for found in nonfinite), default=None)
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
+
+
+def ending(state: str) -> str:
+    """Return the state of a run where somebody should know of it: it is at work, or ended before its time."""
+    return state if state in (RUNNING, FAILED, KILLED) else ""
 
 
 def losses(run: Run) -> str:
@@ -137,6 +147,12 @@ def not_finite(row: Row) -> str:
     """Return in words how many values of a summary are no finite numbers, and from which step on; empty for none."""
     count = sum(row[key] for key in ("nan_count", "positive_infinity_count", "negative_infinity_count"))
     return f"{count} from step {row['first_nonfinite_step']}" if count else ""
+
+
+def listed_not_finite(row: Row) -> str:
+    """Return the same of a row of `listed`."""
+    count = row["nonfinite_points"]
+    return f"{count} NaN or infinite from step {row['first_nonfinite_step']}" if count else ""
 
 
 def series_of(run: Run, name: str, wanted: Callable[[list[str]], list[str]], superseded: bool) -> Row:
@@ -234,9 +250,12 @@ _DESCRIBE: dict[type, Callable[[Any], Row]] = {
 
 
 def _extremes(array: NDArray[Any]) -> Row:
-    """The smallest and the largest element but NaN (None where there is none), and how many are NaN."""
+    """The smallest and the largest element but NaN (None where there is none), and how many are NaN.
+
+    Complex numbers have no order.
+    """
     is_nan = np.isnan(array)
-    numbers = array[~is_nan]
+    numbers = array[:0] if array.dtype.kind == "c" else array[~is_nan]
     low, high = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
     return {"min": low, "max": high, "nan_count": int(is_nan.sum())}
 

@@ -68,9 +68,8 @@ def best_first(row: dict[str, Any]) -> float:
 
 def add_direction_options(parser: argparse.ArgumentParser) -> None:
     """Add `--max` and `--min`, each of which may be given several times."""
-    rule = "default: by its name; accuracy, f1, score and the like are best at the greatest, all others at the least"
     for option, word in (("--max", "greatest"), ("--min", "least")):
-        text = f"of tags that match, the {word} value is the best ({rule})"
+        text = f"of tags that match, the {word} value is the best; without these options the name of a tag decides"
         parser.add_argument(option, metavar="GLOB", action="append", default=[], help=text)
 
 

@@ -105,7 +105,7 @@ def _system() -> dict[str, str]:
 def _around(directory: str) -> Iterator[Finding]:
     lacking = [name for name in _BASE if _version(name) is None]
     if lacking:
-        yield Finding("packages", FAILS, f"{', '.join(lacking)} not installed", "pip install mindspore-instrument")
+        yield Finding("packages", FAILS, f"{', '.join(lacking)} not installed", f"pip install {' '.join(lacking)}")
     if not (3, 10) <= sys.version_info[:2] <= (3, 12):
         yield Finding("python", NOTE, f"{platform.python_version()}; MindSpore has wheels for 3.10 to 3.12")
     yield from _numpy()

@@ -40,8 +40,7 @@ def figure(drawing: Drawing) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise InstrumentError(
-            "A picture needs matplotlib, which is not installed: pip install 'mindspore-instrument[plot]'; "
-            "an .html page needs nothing"
+            "A picture needs matplotlib, which is not installed: pip install matplotlib; an .html page needs nothing"
         ) from None
     # A figure of its own: no window is opened, and no setting of the process is changed.
     width = 7.0 if is_line(drawing.surface) else 13.0

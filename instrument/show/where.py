@@ -68,7 +68,7 @@ def resolve(name: str, columns: Iterable[str]) -> str:
 def _nearest(name: str, columns: list[str]) -> str:
     """The column, or end of one, that comes nearest, in a form to be put behind `name`; empty where none is near."""
     ends = {column.split(".", at)[-1] for column in columns for at in range(column.count(".") + 1)}
-    near = closest(name, sorted(ends))
+    near = closest(name, sorted(ends, key=lambda end: (len(end), end)))
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

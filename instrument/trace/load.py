@@ -182,13 +182,18 @@ class _Loader:
             self._keep(found.problems)
             parts.add_executions(found.operators, found.executions, _gpu_clock(found.executions), name)
         launched_by: dict[str, str] = {}
+        launches = 0
         for name, data in self._each("gpu_kernels"):
-            more, problems = gpu.launchers(data, name)
-            launched_by |= more
-            self._keep(problems)
+            more = gpu.launchers(data, name)
+            launched_by |= more.operators
+            launches += more.launches
+            self._keep(more.problems)
         for name, data in self._each("gpu_activities"):
             found = gpu.activities(data, name, launched_by)
             self._keep(found.problems)
+            if len(found.executions) < launches:
+                what = "launches of kernels that are missing here, as gpu_activity_data counts them"
+                self._keep([Problem(name, what, launches - len(found.executions))])
             parts.add_activities(found.operators, found.executions, _gpu_clock(found.executions), name)
         for name, data in self._each("gpu_steps"):
             trace = gpu.step_trace(data, name)
@@ -222,7 +227,7 @@ class _Loader:
 
     def _with_shapes(self, found: cpu.Executions, kind: str) -> cpu.Executions:
         for name, data in self._each(kind):
-            return cpu.with_shapes(found, cpu.framework(data, name))
+            return cpu.with_shapes(found, cpu.framework(data, name), has_all=kind == "cpu_framework")
         return found
 
     def _timelines(self) -> None:
@@ -282,7 +287,10 @@ class _Loader:
         for name, data in self._each("marks"):
             found = marks.marks(data, name, names)
             self._keep(found.problems)
-            self._parts.add_spans(found.names, found.spans, EPOCH, name)
+            spans = found.spans[marks.within(found.spans, self._parts.metadata)]
+            if outside := len(found.spans) - len(spans):
+                self._keep([Problem(name, "marks outside of the window, whose times cannot be right", outside)])
+            self._parts.add_spans(found.names, spans, EPOCH, name)
 
     def _op_ranges(self) -> None:
         for name, data in self._each("op_range"):

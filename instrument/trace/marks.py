@@ -11,7 +11,7 @@ from instrument.trace.events import MISSING, SPAN, SPAN_CALLBACK, SPAN_STEP, STE
 from instrument.trace.text import LIMIT, Buffer, Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -23,6 +23,8 @@ MARK = np.dtype(
     ]
 )  # fmt: skip
 _NAMELESS = "?"
+#: Older versions took the times of marks and of the window from a clock that is steered.
+_SLACK_NS = 10**9
 
 
 class Marks(NamedTuple):
@@ -72,6 +74,17 @@ def marks(data: Buffer, file: str, known: Sequence[str]) -> Marks:
     spans["name"] = np.where(is_named, records["name"], len(known))
     table = list(known) if is_named.all() else [*known, _NAMELESS]
     return Marks(table, spans[np.argsort(spans["start_ns"], kind="stable")], losses.problems())
+
+
+def within(spans: NDArray[np.void], window: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return which marks are of the window: they end in it, or are open at its end. All are where it has no times."""
+    start, stop = window.get("start_ns"), window.get("stop_ns")
+    if not isinstance(start, int) or not isinstance(stop, int) or not 0 < start < stop < LIMIT:
+        return np.ones(len(spans), np.bool_)
+    end = spans["start_ns"] + np.maximum(spans["duration_ns"], 0)
+    is_late = (spans["duration_ns"] == MISSING) | (end >= start - _SLACK_NS)
+    is_within: NDArray[np.bool_] = (end <= stop + _SLACK_NS) & (spans["start_ns"] > 0) & is_late
+    return is_within
 
 
 def steps(spans: NDArray[np.void]) -> NDArray[np.void]:

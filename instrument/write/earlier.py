@@ -1,7 +1,7 @@
 """A start in a directory that holds a run already goes on with it, and may replace what was recorded: said once.
 
-What is being written at this moment, by another rank or another recorder, is no run that is over: points of files that
-are open at once do not replace each other. Nor do those of another rank or host.
+What is being written at this moment, by another recorder, is no run that is over: points of files that are open at once
+do not replace each other. Nor do those of another rank. A start on another host goes on with the run as well.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from instrument.codec import tensorboard
-from instrument.codec.dialects import LAYOUTS
-from instrument.eventfile import frame, names
+from instrument.eventfile import names
 from instrument.eventfile.writer import is_being_written
+from instrument.write import starts
 
 log = logging.getLogger("instrument")
 
@@ -76,57 +76,55 @@ def _tell_of_another_dialect(directory: str, when: str, kind: str) -> None:
 
 
 def _last_written(path: str, own: names.EventFileName) -> tuple[str, float] | None:
-    """The kind of the older files that this one has to do with, and when the last of them was written.
+    """Return the kind of the older files that this one has to do with, and when the last of them was written.
 
-    Where there are files of MindSpore's dialect, of any writer, TensorBoard's count for copies.
+    Where there are files of MindSpore's dialect, of any rank, TensorBoard's count for copies.
     """
-    older = _older(path)
-    mindspores = [(name, entry) for name, entry in older if name.kind == names.SUMMARY]
-    if own.kind == names.TENSORBOARD and (written := _last_of(mindspores, names.SUMMARY)) is not None:
+    files = _other_files(path)
+    mindspores = [file for file in files if file[0].kind == names.SUMMARY]
+    if own.kind == names.TENSORBOARD and (written := _last_of(mindspores)) is not None:
         return names.SUMMARY, written
     kind = own.kind
     if kind == names.SUMMARY and not mindspores:
         kind = names.TENSORBOARD
-        found = [(name, entry) for name, entry in older if name.kind == kind and _is_ours(entry.path)]
+        found = [(name, entry) for name, entry in files if name.kind == kind and _is_ours(entry.path)]
     else:
-        found = [(name, entry) for name, entry in older if name.kind == kind and name.writer == own.writer]
-    written = _last_of(found, kind)
+        found = [(name, entry) for name, entry in files if (name.kind, name.device) == (kind, own.device)]
+    written = _last_of(found)
     return None if written is None else (kind, written)
 
 
-_Older = list[tuple[names.EventFileName, "os.DirEntry[str]"]]
+_Files = list[tuple[names.EventFileName, "os.DirEntry[str]"]]
 
 
-def _older(path: str) -> _Older:
-    """The other event files of the directory, without lineage."""
+def _other_files(path: str) -> _Files:
+    """Return the other event files of the directory, without lineage."""
     with os.scandir(os.path.dirname(path)) as entries:
         named = [(names.recognise(entry.name), entry) for entry in entries if entry.path != path]
     return [(name, entry) for name, entry in named if name is not None and not name.is_lineage]
 
 
-def _last_of(files: _Older, kind: str) -> float | None:
-    """When the last of those files of one kind was written that hold an event and are not being written."""
-    empty_bytes = _version_bytes(kind) if files else 0
+def _last_of(files: _Files) -> float | None:
+    """Return when the last of those files was written that hold an event and are not being written."""
     found = []
     for _, entry in files:
         with suppress(FileNotFoundError):  # deleted at this moment
-            status = entry.stat()
-            if status.st_size > empty_bytes:
-                found.append((status.st_mtime, entry.path))
+            found.append((entry.stat().st_mtime, entry.path))
     # The last ones first: a directory may hold thousands, and each question opens a file.
-    return next((written for written, path in sorted(found, reverse=True) if not is_being_written(path)), None)
+    for written, path in sorted(found, reverse=True):
+        if starts.extent_of(path).content_bytes and not is_being_written(path):
+            return written
+    return None
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a recorder wrote the file: those that other tools write in TensorBoard's dialect are no copies."""
+    """Return True if a recorder wrote the file: those that other tools write in TensorBoard's dialect are no copies."""
     try:
         with open(path, "rb") as file:
-            return tensorboard.WRITER.encode() in file.read(_version_bytes(names.TENSORBOARD))
+            return tensorboard.WRITER.encode() in file.read(_VERSION_BYTES)
     except OSError:
         return False  # deleted at this moment, or not for us to read
 
 
-def _version_bytes(kind: str) -> int:
-    """The length of a file without an event."""
-    dialect = "tensorboard" if kind == names.TENSORBOARD else "mindspore"
-    return sum(map(len, frame.pack(LAYOUTS[dialect].version(0, 1.0))))
+#: The version of TensorBoard's dialect, which names the writer, is no longer.
+_VERSION_BYTES = 64

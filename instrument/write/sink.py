@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from instrument.codec import lifecycle, wire
 from instrument.codec.dialects import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMMARY
 from instrument.descriptors import above_streams
 from instrument.eventfile import frame, names
@@ -18,6 +19,7 @@ from instrument.ringfile import commit
 from instrument.ringfile.commit import Notice
 from instrument.ringfile.control import State
 from instrument.ringfile.record import Staged
+from instrument.write import starts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +32,7 @@ class Target:
 
     `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `dialects.LAYOUTS`; names of
     TensorBoard's files have neither suffix nor device, but `rank`, which is None outside of a training of several.
+    With `is_start` the first file says so: this recorder is a start of the run in the directory.
     """
 
     directory: str
@@ -41,6 +44,14 @@ class Target:
     kind: str = names.SUMMARY
     dialect: str = MINDSPORE.dialect
     rank: int | None = None
+    is_start: bool = False
+
+    @property
+    def first_kind(self) -> tuple[str, int]:
+        """The kind and the device in the name of the first file."""
+        if LAYOUTS[self.dialect].has_mindspore:
+            return self.kind, self.device
+        return names.TENSORBOARD, -1 if self.rank is None else self.rank
 
 
 @dataclass(frozen=True)
@@ -109,11 +120,15 @@ class Files:
         self.layout = LAYOUTS[target.dialect]
         self.seconds = int(time.time())
         os.makedirs(target.directory, exist_ok=True)
+        start: wire.Pieces = []
+        if target.is_start:
+            begun, self.seconds = starts.begin(target.directory, *target.first_kind)
+            start = [lifecycle.encode_start(begun)]
         #: The path of the first file.
         self.summary_path = self._create(self.layout.roles[0])
         #: Those of all files; empty for one that is not there yet.
         self.paths = [self.summary_path, *[""] * (len(self.layout.roles) - 1)]
-        version = frame.pack(self.layout.version(0, time.time()))
+        version = frame.pack([*self.layout.version(0, time.time()), *start])
         writer = EventFileWriter(self.summary_path)
         try:
             #: The length of the first file.

@@ -8,7 +8,7 @@ from instrument.events import Event
 from instrument.write.diagnostics import Diagnostics
 
 #: Kinds whose tag TensorBoard sees.
-_NAMED = ("tensor", "image", "histogram")
+_NAMED = ("tensor", "image", "histogram", "text")
 #: Tags beyond so many are not remembered, and keep their names.
 _MOST_TAGS = 100_000
 

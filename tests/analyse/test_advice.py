@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.analyse import advice
+from instrument.analyse import advice, pipeline
 from instrument.analyse.profile import profile
-from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, SPAN, SPAN_CALLBACK, Capture, PipelineStage
+from instrument.trace.events import AI_CPU, BATCH, COMMUNICATION, MISSING, SPAN, SPAN_CALLBACK, Capture, PipelineStage
 from tests.analyse.build import T0, capture, executions, operator, profile_of, steps, training
 from tests.analyse.test_pipeline import batches, chain, device, waiting
 
@@ -85,7 +85,7 @@ def test_the_stage_and_what_to_do() -> None:
     one = device(**waiting(60), pipeline=stages, metadata={"processors": 4})
     assert said(one) == {"data": (
         "The training waits for data: the device waited for data 60.0 % of the time, and found its queue empty 4 of 4 "
-        "times; MapOp (1) holds the others back: its input is 100 % full, its output 0 % full. Each worker of "
+        "times; MapOp (1) holds the others back: its input is 100 % full, its output 0 % full. The worker of "
         "MapOp (1) uses 96 % of a processor: it computes. It has num_parallel_workers=1 on a machine with 4 "
         "processors. To make MapOp (1) faster, give map() more num_parallel_workers, and python_multiprocessing=True "
         "where its functions are Python."
@@ -126,11 +126,73 @@ def test_late_steps_with_data_at_hand() -> None:
 # ---------------------------------------------------------------- operators
 
 
+def intervals(*ms: float) -> Capture:
+    """Steps of 20 ms that wait that long for their first operator."""
+    begins = [T0 + 20 * MS * place for place in range(len(ms))]
+    rows = [(place + 1, begin, begin + int(wait * MS), begin + 19 * MS, begin + 20 * MS)
+            for place, (begin, wait) in enumerate(zip(begins, ms, strict=True))]  # fmt: skip
+    return device(steps=steps(*rows))
+
+
+def test_two_slow_steps_of_ten_are_not_each_step() -> None:
+    """How many they are, and what the median step waits."""
+    text = said(intervals(0.5, 0.8, 12, 0.8, 0.8, 0.79, 0.8, 10, 0.7, 0.79, 0.79))["data"]
+    assert text.startswith(
+        "In 2 of 10 steps 11.000 ms pass before the first operator (14.1 % of the time of all steps; the median step "
+        "waits 0.800 ms)"
+    )
+    assert "each step" not in text
+
+
+def test_steps_that_differ_are_told_by_their_median() -> None:
+    """All of them wait, one ten times as long."""
+    assert "2.000 ms of the median step (10.0 % of it) pass" in said(intervals(1, 2, 2, 2, 15, 2))["data"]
+
+
+def test_a_pipeline_that_is_hardly_ahead_is_named() -> None:
+    """Its queue holds one of sixteen, and the training does not wait yet."""
+    rows = np.full(20, MISSING, np.int64).astype(BATCH)
+    rows["time_ns"] = T0 + np.arange(20) * 12 * MS
+    rows["pipeline_ns"] = rows["push_ns"] = rows["total_ns"] = 0
+    rows["queue_size"], rows["queue_capacity"] = [1, 0] * 10, 16
+    text = said(capture(batches=rows))["data"]
+    assert text.startswith("The training hardly waits for data yet: the training loop waited for data 0.0 %")
+    assert "The pipeline is hardly ahead: its queue held 0.5 of 16 on average." in text
+    rows["queue_size"] = 9
+    assert "data" not in said(capture(batches=rows))
+
+
+def test_a_wait_just_below_the_limit_is_named() -> None:
+    """Four percent are not input-bound, and no reason to look away."""
+    verdict = pipeline.verdict(device(**waiting(4)))
+    assert verdict.near_miss == "That is just below the 5 % from which a training is called input-bound."
+    assert str(verdict).endswith(verdict.near_miss)
+
+
+def test_one_worker_with_threads_of_its_own() -> None:
+    """It is one, and uses more than one processor."""
+    found = [replace(one, workers=1, cpu_percent=use) for one, use in zip(chain([0], [10]), (59, 1), strict=True)]
+    text = said(device(**waiting(60), pipeline=found, metadata={"processors": 2}))["data"]
+    assert "The worker of Stage0 (0) uses 118 % of a processor, with threads of its own: it computes." in text
+
+
+def test_what_to_do_about_an_operator_depends_on_it() -> None:
+    """Matrices, other operators of a device, and those of the host."""
+    others = said(network(("net/Gather-op1", "AI Core", 800)))["operators"]
+    host = said(network(("net/MatMul-op1", "CPU", 80000)))["operators"]
+    assert "one fused operator" in others
+    assert "OMP_NUM_THREADS" in host
+
+
 def test_a_few_operators_that_take_most() -> None:
     """Two of 22 take over half of the time."""
     one = network(("net/Conv2D-op1", "AI Core", 150), ("net/MatMul-op2", "AI Core", 100))
     assert said(one) == {
-        "operators": "2 operators take 55.6 % of the time of all 22: net/Conv2D-op1 (33.3 %), net/MatMul-op2 (22.2 %)."
+        "operators": (
+            "2 operators take 55.6 % of the time of all 22: net/Conv2D-op1 (33.3 %), net/MatMul-op2 (22.2 %). If "
+            "net/Conv2D-op1 took half as long, 16.7 % of that time were saved: give it a lower precision (amp_level, "
+            "or a cast to float16 or bfloat16), and dimensions that are multiples of 16."
+        )
     }
     assert said(network(("net/Conv2D-op1", "AI Core", 800)))["operators"].startswith("1 operator takes 80.0 %")
     assert said(network(("net/Conv2D-op1", "AI Core", 800), count=7)) == {}

@@ -16,7 +16,7 @@ from instrument.analyse import timeline
 from instrument.trace.events import CPU, MISSING, SPAN_USER, Operator, Problem
 from instrument.trace.files import from_directory
 from instrument.trace.load import captures
-from tests.analyse.build import T0, capture, executions, operator, training
+from tests.analyse.build import T0, capture, executions, operator, profile_of, training
 from tests.analyse.chrome import lanes_of, loaded, spans, written
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "samples"
@@ -46,8 +46,13 @@ def test_captures_of_the_wall_clock_share_an_axis(tmp_path: Path) -> None:
     assert lanes_of(trace) == {
         "CPU 0/AI Core, stream 0": [("a", 300, 10)],
         "CPU 1/AI Core, stream 0": [("b", 0, 10)],
-        "Ascend 2/AI Core, stream 0": [("c", 0, 10)],
+        "Ascend 2 (not aligned: device clock)/AI Core, stream 0": [("c", 0, 10)],
     }
+    assert trace["otherData"]["alignment"].startswith(
+        "The clocks of these devices cannot be aligned with the wall clock: 2 (device)."
+    )
+    assert timeline.alignment([first, third]) in str(profile_of(first, third)).replace("\n", " ")
+    assert timeline.alignment([first, second]) == timeline.alignment([third]) == ""
     assert [one["base_ns"] for one in trace["otherData"]["captures"]] == [T0 + 200, T0 + 200, 77_000]
 
 

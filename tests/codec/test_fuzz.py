@@ -103,7 +103,7 @@ def graph_message() -> bytes:
 
 
 def tensorboard_events() -> list[bytes]:
-    return [bytes(payload) for path in GOLDEN.glob("*/*") for payload in EventFileReader(str(path))]
+    return [bytes(payload) for path in GOLDEN.rglob("*tfevents*") for payload in EventFileReader(str(path))]
 
 
 def tensorboard_values_of(kind: str) -> list[bytes]:

@@ -65,9 +65,9 @@ def test_steps_count_over_epochs_of_any_length(tmp_path: Path) -> None:
 
 
 def test_a_resumed_training_counts_on(tmp_path: Path) -> None:
-    """Where the framework begins at step 100, the first collected step is 101, then multiples of the frequency."""
+    """Where the framework begins at step 100: step 101, then multiples of the frequency, and the last one."""
     Loop(collector(tmp_path, collect_freq=4, **ONLY_METRICS), cur_step_num=100).train(range(101, 114))
-    assert steps(read(tmp_path)) == [101, 104, 108, 112]
+    assert steps(read(tmp_path)) == [101, 104, 108, 112, 113]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_every_kind_has_the_collected_steps(tmp_path: Path) -> None:
     run = read(tmp_path)
     for kind, tags in run.tags().items():
         for tag in tags:
-            assert run.points(kind, tag, superseded=True).step.tolist() == [1, 5, 10], tag
+            assert run.points(kind, tag, superseded=True).step.tolist() == [1, 5, 10, 12], tag
 
 
 # ---------------------------------------------------------------- evaluations
@@ -176,25 +176,28 @@ def test_metrics_left_for_the_epoch_end_count_once(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- reuse
 
 
-def test_a_collector_serves_twice(tmp_path: Path) -> None:
-    """A second training has files of its own; by the rule of restarts its points replace those of the first."""
+def test_a_collector_serves_twice(tmp_path: Path, said: Said) -> None:
+    """A second training has files of its own, and its steps are counted behind those of the first; this is said."""
     one = collector(tmp_path, **ONLY_METRICS)
     assert one.stats is None
-    for _ in range(2):
+    for _ in range(3):
         Loop(one, at_step=losses).train(range(1, 6))
         assert one.stats is not None
         assert one.stats.events == 5
     run = read(tmp_path)
-    assert len(run.files) == 2
-    assert steps(run) == [1, 2, 3, 4, 5]
-    assert run.scalars("loss/auto", superseded=True).step.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert len(run.files) == 3
+    points = run.scalars("loss/auto", superseded=True)
+    assert points.step.tolist() == list(range(1, 16))
+    assert points.value.tolist() == [1, 2, 3, 4, 5] * 3
+    (message,) = said("The first step of this training")
+    assert "is recorded as step 6, as the training before it ended at step 5; MindSpore calls it step 1" in message
 
 
 def test_what_failed_in_one_training_is_tried_in_the_next(tmp_path: Path, said: Said) -> None:
     """A source given up in the first training is collected in the second."""
     one = collector(tmp_path, **ONLY_METRICS)
     Loop(one, net_outputs=None).train([1, 2])
-    Loop(one, net_outputs=ms.Tensor(1.0)).train([3, 4])
+    Loop(one, net_outputs=ms.Tensor(1.0)).train([1, 2])
     assert steps(read(tmp_path)) == [3, 4]
     assert len(said("the loss")) == 1
 
@@ -212,8 +215,12 @@ def test_a_training_that_raises_is_kept_and_followed(tmp_path: Path) -> None:
         Loop(one, at_step=fail).train(range(1, 6))
     assert steps(read(tmp_path)) == [1, 2]
     Loop(one, at_step=losses).train(range(1, 6))
-    assert steps(read(tmp_path)) == [1, 2, 3, 4, 5]
-    assert len(read(tmp_path).files) == 2
+    run = read(tmp_path)
+    assert steps(run) == [1, 2, 3, 4, 5, 6, 7]
+    assert [(start.number, start.state, start.reason) for start in run.starts] == [
+        (1, "failed", "RuntimeError: out of memory"),
+        (2, "finished", ""),
+    ]
 
 
 def test_two_collectors_are_refused_before_the_first_step(tmp_path: Path) -> None:

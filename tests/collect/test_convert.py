@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mindspore as ms
@@ -131,7 +135,8 @@ def test_shapes_without_extent_are_kept(shape: tuple[int, ...]) -> None:
         (-(2**63) - 1, "object"), (np.array(["2020-01-01"], "M8[D]"), "datetime64"), ("text", "str"),
         (b"bytes", "bytes"),
         ([1.0, 2.0], "list"), ((1.0,), "tuple"), ({"a": 1}, "dict"), (None, "NoneType"), (1 + 2j, "complex"),
-        (np.longdouble(1.0), "float128"), (object(), "object"),
+        (np.longdouble(1.0), "float128"), (object(), "object"), (np.zeros(2, "f4,i4"), r"\[\('f0'"),
+        (np.ma.masked_array([1 + 2j], mask=[True]), "complex128"),
     ],
 )  # fmt: skip
 def test_other_types_are_refused_by_name(given: Any, named: str) -> None:
@@ -140,6 +145,110 @@ def test_other_types_are_refused_by_name(given: Any, named: str) -> None:
         convert.to_array(given, "layer/w")
     assert "'layer/w'" in str(error.value)
     assert "expected" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        (np.array([1j]), "Record the parts"), (1j, "Record the parts"), (np.clongdouble(1), "Record the parts"),
+        (np.longdouble(1), r"value\.astype\(numpy\.float64\), which rounds"), ("a", "add_value\\('text'"),
+        (b"a", "add_value\\('text'"), (np.array(["a"]), "add_value\\('text'"), (np.array([b"a"]), "add_value\\('text'"),
+        (np.datetime64("2020-01-01"), "seconds since"), (np.timedelta64(1, "s"), "seconds since"),
+        (datetime.date(2020, 1, 1), "seconds since"), (datetime.timedelta(1), "seconds since"),
+        (np.array([None]), r"numpy\.asarray\(value, numpy\.float64\)"), (2**64, r"numpy\.asarray"),
+        ([1.0], r"numpy\.asarray"), (Fraction(1, 2), r"float\(value\)"), (Decimal(1), r"float\(value\)"),
+        (np.zeros(2, "f4,i4"), "Record each field"),
+    ],
+)  # fmt: skip
+def test_the_error_says_what_to_do_with_such_a_value(given: Any, advice: str) -> None:
+    """Each kind of value has its own advice: complex numbers, long doubles, dates, texts, objects, records."""
+    with pytest.raises(TypeError, match=advice):
+        convert.to_array(given, "w")
+
+
+# ---------------------------------------------------------------- subclasses of NumPy's array
+
+
+def masked(values: Any, mask: Any, dtype: str) -> Any:
+    return np.ma.masked_array(np.array(values, dtype), mask=mask)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_masked_floats_are_nan(dtype: str) -> None:
+    """In a tensor of the same type and shape; the caller's array stays as it is."""
+    given = masked([[1, 2], [3, 4]], [[False, True], [False, False]], dtype)
+    array, name = convert.to_array(given, "w")
+    np.testing.assert_array_equal(array, np.array([[1, np.nan], [3, 4]], dtype))
+    assert (name, type(array), given.data[0, 1]) == (dtype, np.ndarray, 2)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "uint64"])
+def test_masked_integers_are_no_tensor(dtype: str) -> None:
+    """No integer says that there is none; without a masked element they are taken."""
+    with pytest.raises(TypeError, match=rf"'w' has masked elements of dtype {dtype}, .* value\.filled\(n\)"):
+        convert.to_array(masked([1, 0], [False, True], dtype), "w")
+    for mask in ([False, False], np.ma.nomask):
+        np.testing.assert_array_equal(convert.to_array(masked([1, 0], mask, dtype), "w")[0], np.array([1, 0], dtype))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "uint8", "float16", "float64"])
+def test_masked_values_are_left_out_of_a_histogram(dtype: str) -> None:
+    """Of any type; what is left is flat, and may be nothing."""
+    array, name = convert.to_array(masked([[1, 0], [1, 1]], [[False, True], [True, False]], dtype), "w", "histogram")
+    np.testing.assert_array_equal(array, np.array([1, 1], dtype))
+    assert name == dtype
+    assert convert.to_array(masked([1, 2], True, "float32"), "w", "histogram")[0].size == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [np.ma.masked, masked([5], [True], "float64"), masked([5], [True], "int32"), masked(True, True, "bool"),
+     np.ma.masked_array([5.0], mask=[True]).mean(), masked([[5]], [[True]], "uint64")],
+)  # fmt: skip
+def test_a_masked_scalar_is_nan(given: Any) -> None:
+    """Of any type, an array of one element and NumPy's constant."""
+    assert math.isnan(convert.to_scalar(given, "s"))
+
+
+def test_a_scalar_that_is_not_masked_is_its_number() -> None:
+    """Beside others that are."""
+    assert convert.to_scalar(masked([1, 2, 1000], [False, False, True], "float64")[1:2], "s") == 2.0
+
+
+def test_masked_pixels_are_black() -> None:
+    """As NaN is drawn; bytes stay bytes, as they are recorded without a change."""
+    shape = (1, 1, 2, 2)
+    mask = np.array([True, False, False, False]).reshape(shape)
+    for dtype, expected in (("uint8", np.uint8(0)), ("float32", np.float32(np.nan)), ("int32", np.float64(np.nan))):
+        picture = convert.to_image(np.ma.masked_array(np.ones(shape, dtype), mask=mask), "i")
+        assert picture.dtype == expected.dtype
+        np.testing.assert_array_equal(picture.reshape(-1), np.array([expected, 1, 1, 1], expected.dtype))
+
+
+class Meters(np.ndarray[Any, Any]):
+    """As libraries of units have them."""
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        np.asmatrix, lambda array: array.view(Meters), lambda array: array.view(np.recarray),
+        lambda array: np.ma.masked_array(array), lambda array: np.require(array, requirements="W"),
+    ],
+)  # fmt: skip
+def test_other_subclasses_are_plain_arrays(wrap: Callable[[Any], Any]) -> None:
+    """Matrices, arrays with units, record arrays of numbers, masked ones without a mask."""
+    array, name = convert.to_array(wrap(np.array([[1.0, 2.0]])), "w")
+    assert (type(array), array.tolist(), name) == (np.ndarray, [[1.0, 2.0]], "float64")
+
+
+def test_a_mapped_file_is_a_plain_array(tmp_path: Path) -> None:
+    """Its numbers are taken as they are at the moment."""
+    mapped = np.memmap(tmp_path / "m", "int32", "w+", shape=(3,))
+    mapped[:] = [1, 2, 3]
+    array, _ = convert.to_array(mapped, "w")
+    assert (type(array), array.tolist()) == (np.ndarray, [1, 2, 3])
 
 
 def test_a_complex_tensor_is_refused() -> None:
@@ -226,23 +335,59 @@ def test_what_is_no_number_is_no_scalar(given: Any) -> None:
         ((2, 3, 32, 30), (2, 3, 32, 30)), ((2, 1, 8, 9), (2, 1, 8, 9)), ((2, 512, 500, 3), (2, 3, 512, 500)),
         ((2, 8, 9, 1), (2, 1, 8, 9)), ((1, 3, 5, 3), (1, 3, 5, 3)), ((1, 1, 5, 3), (1, 1, 5, 3)),
         ((1, 3, 5, 1), (1, 3, 5, 1)), ((1, 1, 1, 1), (1, 1, 1, 1)), ((4, 2, 2, 3), (4, 3, 2, 2)),
+        ((5, 7), (1, 1, 5, 7)), ((1, 3), (1, 1, 1, 3)), ((3, 3), (1, 1, 3, 3)),
+        ((3, 5, 7), (1, 3, 5, 7)), ((1, 5, 7), (1, 1, 5, 7)), ((5, 7, 3), (1, 3, 5, 7)), ((5, 7, 1), (1, 1, 5, 7)),
+        ((3, 5, 3), (1, 3, 5, 3)), ((1, 5, 3), (1, 1, 5, 3)), ((3, 5, 1), (1, 3, 5, 1)), ((3, 3, 3), (1, 3, 3, 3)),
     ],
 )  # fmt: skip
-def test_pictures_come_with_channels_second(given: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """(N, C, H, W) is kept, (N, H, W, C) is turned, and where both would do the first is taken."""
+def test_pictures_come_as_batches_with_channels_second(given: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """(N, C, H, W) is kept, (N, H, W, C) is turned, where both would do the first is taken; one picture is a batch."""
     array = np.arange(math.prod(given), dtype=np.float32).reshape(given)
     for value in (array, ms.Tensor(array)):
         picture = convert.to_image(value, "i")
         assert picture.shape == expected
         assert picture.flags.c_contiguous
-        np.testing.assert_array_equal(picture, array if given == expected else array.transpose(0, 3, 1, 2))
+        batch = array.reshape((1,) * (4 - array.ndim) + given)
+        np.testing.assert_array_equal(picture, batch if batch.shape == expected else batch.transpose(0, 3, 1, 2))
+
+
+# ---------------------------------------------------------------- texts
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a\nb", "a\nb"), ("", ""), ("准确率 🙂", "准确率 🙂"), (np.str_("a"), "a"), (["a", "b"], ["a", "b"]),
+        (("ab", "cd"), ["ab", "cd"]), ([], []), (np.array([["a"], ["b"]]), [["a"], ["b"]]), (np.array("a"), "a"),
+        (np.array(["a", "bc"], object), ["a", "bc"]), ("nul\0", "nul\0"),
+    ],
+)  # fmt: skip
+def test_texts(given: Any, expected: Any) -> None:
+    """A text is 0-d, a list has one dimension, an array keeps its shape."""
+    assert convert.to_text(given, "t").array.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "given", [b"a", 1, None, [1], ["a", b"b"], [("a", "b"), ("c", "d")], np.array([1]), np.array([b"a"]), {"a": "b"}]
+)
+def test_what_is_no_text(given: Any) -> None:
+    """Bytes, numbers, and lists that hold any: the error names the tag and what is expected."""
+    with pytest.raises(TypeError, match=r"The text 't' (is|holds) a .*; expected"):
+        convert.to_text(given, "t")
+
+
+def test_a_text_that_is_no_unicode_is_refused() -> None:
+    """With its place in the list, and how it can be written."""
+    with pytest.raises(ValueError, match=r"Text 1 of 't' is no valid Unicode: .* at position 2.*backslashreplace"):
+        convert.to_text(["good", "ab\udcff"], "t")
 
 
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
-        ((2, 32, 32), "expected four dimensions"), ((32, 32, 3), "expected four dimensions"), ((2, 7), "expected four"),
-        ((2,), "expected four"), ((), "expected four"), ((1, 1, 1, 1, 3), "expected four"),
+        ((2, 32, 32), r"expected 1 or 3 channels as first or last dimension.* value\[:, None\]"),
+        ((2,), "expected one picture, "), ((), "expected one picture, "), ((1, 1, 1, 1, 3), "expected one picture, "),
+        ((0, 5), "holds no pixel"), ((3, 0, 5), "holds no pixel"),
         ((2, 4, 64, 64), "expected 1 or 3 channels"), ((2, 5, 5, 2), "expected 1 or 3 channels"),
         ((0, 3, 8, 8), "holds no pixel"), ((2, 3, 0, 8), "holds no pixel"),
     ],

@@ -136,12 +136,12 @@ def test_the_copies_of_another_rank_are_no_run_in_another_dialect(tmp_path: Path
 
 
 def test_what_nothing_can_replace_is_not_told(tmp_path: Path, said: Said) -> None:
-    """Another rank's files, those of another host, of a profile, lineage, and files without any event."""
+    """Another rank's files, those of a profile, lineage, and files without any event."""
     start(tmp_path / "run", 1)
     (path,) = (tmp_path / "run").iterdir()
     (tmp_path / "other").mkdir()
     for name in (
-        path.name.replace(".0.", ".1."), path.name.replace("_MS", "x_MS"), path.name.replace("_MS", "_lineage"),
+        path.name.replace(".0.", ".1."), path.name.replace("_MS", "_lineage"),
         path.name.replace("summary", "profile"), "notes.txt",
     ):  # fmt: skip
         shutil.copy(path, tmp_path / "other" / name)
@@ -162,7 +162,7 @@ def test_without_the_right_to_list_a_directory_recording_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(earlier.os, "scandir", refuse)
         start(tmp_path, 1)
-    assert said() == []
+    assert said(HOLDS) == []
     assert read(tmp_path).scalars("loss").step.tolist() == [1]
 
 
@@ -186,14 +186,16 @@ def test_the_last_of_many_files_is_asked_for_first(tmp_path: Path, said: Said, m
 
 
 def test_an_evaluation_goes_on_with_its_training(tmp_path: Path, said: Said) -> None:
-    """Of one collector: nothing is said of it; a second training begins again at step 1, which is."""
+    """Of one collector: nothing is said of it, nor of a second training, which replaces nothing."""
     collector = SummaryCollector(tmp_path, num_process=0)
     loop = Loop(collector)
     loop.train([1, 2])
     loop.evaluate({"accuracy": 0.5})
     assert said(HOLDS) == []
     Loop(collector).train([1])
-    assert len(said(HOLDS)) == 1
+    assert said(HOLDS) == []
+    assert points(tmp_path, "eval/accuracy/auto") == [(2, 0.5)]
+    assert read(tmp_path).scalars("loss/auto").step.tolist() == [1, 2, 3]
 
 
 def test_an_evaluation_alone_is_told(tmp_path: Path, said: Said) -> None:

@@ -16,7 +16,7 @@ from mindspore import nn
 from mindspore.dataset import transforms, vision
 from mindspore.train import ModelCheckpoint
 
-from instrument import SummaryCollector, read
+from instrument import SummaryCollector, SummaryRecord, read
 from instrument.codec.lineage import to_dict
 from instrument.collect import lineage, sources
 from instrument.values import Lineage
@@ -60,18 +60,63 @@ def test_custom_values_that_are_not_finite(tmp_path: Path) -> None:
     assert math.isnan(collected(tmp_path, {"value": math.nan})["custom"]["value"])
 
 
-def test_a_name_that_is_no_unicode_stops_nothing(tmp_path: Path, said: Said) -> None:
-    """Text that no file can hold is said once, the rest of the run is recorded."""
-    found = collected(tmp_path, {"a\udcff": 1})
-    assert sorted(found) == ["dataset", "train"]
-    assert len(said("custom lineage")) == 1
-
-
 def test_the_tuners_variable_is_custom_lineage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MINDINSIGHT_HYPER_CONFIG adds its values; where both name a value, the user's own counts."""
     config = {"custom_lineage_data": {"lr": 0.5, "layers": 3, "name": "tuner"}, "params": {"lr": 0.5}}
     monkeypatch.setenv(VARIABLE, json.dumps(config))
     assert collected(tmp_path, {"name": "mine"})["custom"] == {"lr": 0.5, "layers": 3, "name": "mine"}
+
+
+def test_a_wrong_entry_of_the_variable_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """That one alone, with a warning each; what a user gives in the same form is refused."""
+    config = {"custom_lineage_data": {"lr": 0.5, "list": [1], "key\udcff": 1, "text": "\ud800", "layers": 3}}
+    monkeypatch.setenv(VARIABLE, json.dumps(config))
+    assert collected(tmp_path)["custom"] == {"lr": 0.5, "layers": 3}
+    assert len(said(f"One entry of {VARIABLE} is not used: ")) == 3
+
+
+@pytest.mark.parametrize("custom", [{"key\udcff": 1}, {"text": "\udcff"}, {"\ud800": "x", "good": 1}])
+def test_custom_lineage_that_no_file_can_hold_is_refused(tmp_path: Path, custom: dict[str, Any]) -> None:
+    """At construction, and by `add_value`, with the entry's name; not at the end of a training."""
+    with pytest.raises(ValueError, match=r"custom_lineage_data\['.*'\] holds '.*', which is no valid Unicode"):
+        SummaryCollector(tmp_path, custom_lineage_data=custom)
+    with SummaryRecord(tmp_path, num_process=0) as record, pytest.raises(ValueError, match="is no valid Unicode"):
+        record.add_value("custom_lineage_data", "mine", custom)
+
+
+@pytest.mark.parametrize("dialect", ["mindspore", "tensorboard", "both"])
+def test_an_odd_metric_is_left_out_alone(tmp_path: Path, dialect: str, said: Said) -> None:
+    """A name that is no Unicode, a value that is no number: each is told, and all other metrics are recorded."""
+    metrics = {
+        "m\udcff": 1.0,
+        "n\ud800": {"inner": 2.0},
+        "accuracy": 0.5,
+        3: 0.25,
+        "": 0.125,
+        "matrix": np.ones((2, 2)),
+        "none": None,
+    }
+    Loop(SummaryCollector(tmp_path, num_process=0, dialect=dialect)).evaluate(metrics)
+    run = read(tmp_path)
+    found = {tag: run.scalars(tag).value.tolist() for tag in run.tags()["scalar"] if tag.startswith("eval/")}
+    assert found == {"eval/accuracy/auto": [0.5], "eval/3/auto": [0.25], "eval//auto": [0.125]}
+    assert run.damage == []
+    assert run.gaps == []
+    for name in ("'m\\udcff'", "'matrix'", "'none'"):
+        assert len(said(f"does not collect the metric {name} as a scalar")) == 1
+    if dialect != "tensorboard":
+        assert run.lineage["eval"]["metric"]["accuracy"] == 0.5
+
+
+def test_a_dataset_with_odd_names_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that is not UTF-8, which Python has with surrogates, is escaped; numbers beyond float64 are texts."""
+    tree = {"dataset_dir": "/data/\udcff", "k\udcff": 1, "size": 10**400, "operations": [{"sizes": [10**400, 1.5]}]}
+    monkeypatch.setattr("mindspore.dataset.serialize", lambda _: tree)
+    data = as_dict(lineage.dataset_graph(None))
+    assert data == {
+        "dataset_dir": "/data/\\udcff", "k\\udcff": 1, "size": str(10**400),
+        "operations": [{"sizes": [str(10**400), "1.5"]}],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["{}", '{"params": {"lr": 1}}', "[]", '"text"', "3", '{"custom_lineage_data": null}'])
@@ -116,7 +161,7 @@ def test_every_field_of_a_training(tmp_path: Path) -> None:
             "optimizer": "Momentum", "learning_rate": 0.5, "loss_function": "MSELoss", "epoch": 3,
             "parallel_mode": "data_parallel", "device_num": 2, "batch_size": 2,
         },
-        "algorithm": {"network": "Dense", "loss": 0.5},
+        "algorithm": {"network": "Dense", "loss": 0.5, "last_learning_rate": 0.5},
         "train_dataset": {"train_dataset_size": 10},
         "model": {"path": {"ckpt": None}, "size": 0},
     }  # fmt: skip

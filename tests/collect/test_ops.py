@@ -45,6 +45,36 @@ def test_each_operator_records_its_kind(tmp_path: Path) -> None:
     assert (run.histograms("d")[7].count, run.histograms("d")[7].sum) == (3, 5.0)
 
 
+@pytest.mark.parametrize("shape", [(4, 6), (1, 4, 6), (4, 6, 3), (3, 4, 6), (2, 3, 4, 6), (2, 4, 6, 1)])
+def test_a_picture_of_any_form(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """One picture or a batch of them, as `add_value` takes them."""
+    given = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    with record(tmp_path) as recorder:
+        ops.ImageSummary()("operator", ms.Tensor(given))
+        recorder.add_value("image", "value", given)
+        recorder.record(1)
+    run = read(tmp_path)
+    assert run.images("operator")[1].data == run.images("value")[1].data
+
+
+def test_nothing_is_kept_or_said_while_values_are_ignored(tmp_path: Path, said: Said) -> None:
+    """What ran before is recorded; inside neither values nor warnings; afterwards all is as before."""
+    scalar, image = ops.ScalarSummary(), ops.ImageSummary()
+    with record(tmp_path) as recorder:
+        scalar("before", ms.Tensor(1.0))
+        mindspore_ops.ScalarSummary()("theirs/before", ms.Tensor(1.5))
+        with ops.ignored(), ops.ignored():
+            scalar("inside", ms.Tensor(2.0))
+            image("inside", ms.Tensor(np.zeros((1, 1, 1, 1, 1), np.float32)))
+            mindspore_ops.ScalarSummary()("theirs/inside", ms.Tensor(2.5))
+        assert said() == []
+        image("after", ms.Tensor(np.zeros((1, 1, 1, 1, 1), np.float32)))
+        scalar("after", ms.Tensor(3.0))
+        recorder.record(1)
+    assert read(tmp_path).tags() == {"scalar": ["after", "before", "theirs/before"]}
+    assert len(said("the wrong number of dimensions")) == 1
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_operators_take_every_dtype(tmp_path: Path, dtype: str) -> None:
     """Tensors come back with their dtype and bits; scalars and histograms hold the numbers."""
@@ -201,7 +231,9 @@ def test_without_a_reader_nothing_is_converted(tmp_path: Path, monkeypatch: pyte
     """With no recorder, a closed one, one that was dropped, or one in eval mode, an operator copies nothing."""
     converted: list[str] = []
     to_array = convert.to_array
-    monkeypatch.setattr(convert, "to_array", lambda value, tag: converted.append(tag) or to_array(value, tag))
+    monkeypatch.setattr(
+        convert, "to_array", lambda value, tag, kind: converted.append(tag) or to_array(value, tag, kind)
+    )
     value, tensor = ms.Tensor([1.0, 2.0]), ops.TensorSummary()
     tensor("nobody", value)
     recorder = record(tmp_path)

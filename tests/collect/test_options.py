@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +15,11 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from instrument import SummaryCollector, SummaryRecord
+from instrument import Profiler, SummaryCollector, SummaryLandscape, SummaryRecord, read
 from instrument.collect import options
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.collect.options import RecordOptions, Specified
+from tests.collect.fake import Loop
 
 #: Option, wrong value, and what the message says about it; of both classes.
 BOTH: list[tuple[str, Any, str]] = [
@@ -139,6 +142,45 @@ def test_collector_refuses(tmp_path: Path, option: str, value: Any, message: str
 def test_landscape_refuses(tmp_path: Path, value: Any, message: str) -> None:
     """Each wrong entry of collect_landscape is named with what was given and what is expected."""
     refused(SummaryCollector, message, summary_dir=tmp_path, collect_specified_data={"collect_landscape": value})
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["s3://bucket/run", "gs://b/r", "hdfs://host/r", "file:///tmp/r", "S3://b", "obs://b/r", Path("s3://bucket/r")],
+)
+@pytest.mark.parametrize("make", [SummaryRecord, SummaryCollector, Profiler, SummaryLandscape])
+def test_a_url_is_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Any], Any], url: Any
+) -> None:
+    """Of any scheme, for whatever takes a directory: refused with what to do, and no folder is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r" is the URL '.*'; expected the path of a directory: (take|give) "):
+        make(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_looks_like_a_url_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ./ before it, and without where it is there already: what an earlier release has made can be read."""
+    monkeypatch.chdir(tmp_path)
+    with SummaryRecord("./s3:/bucket", num_process=0) as record:
+        record.add_value("scalar", "loss", 0.5)
+        record.record(1)
+    assert read("s3:/bucket").scalars("loss").value.tolist() == [0.5]
+    SummaryRecord("s3:/bucket", num_process=0).close()
+
+
+@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_collector_is_copied_before_a_training_only(tmp_path: Path, way: Callable[[Any], Any]) -> None:
+    """While it records the error names the class and says what to do."""
+    collector = SummaryCollector(tmp_path, num_process=0)
+
+    def attempt(step: int, _: Any) -> None:
+        with pytest.raises(TypeError, match="A SummaryCollector cannot be pickled or copied while it records, "):
+            way(collector)
+
+    way(collector)
+    Loop(collector, at_step=attempt).train([1])
+    way(collector)
 
 
 def test_an_unknown_argument_is_refused(tmp_path: Path) -> None:

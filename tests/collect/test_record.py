@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
+import pickle
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,34 +35,103 @@ def test_flush_makes_it_readable_before_close(tmp_path: Path, processes: int) ->
     assert (record.stats.events, record.stats.pending, record.stats.lost, record.stats.errors) == (100, 0, 0, 0)
 
 
-@pytest.mark.parametrize("step", [1, 0, -5, 2**63 - 1, -(2**63), np.int64(7), np.int32(7), np.uint8(7), np.uint64(7)])
+STEPS = [
+    1, 0, 2**63 - 1, np.int64(7), np.int32(7), np.uint8(7), np.uint64(7), np.array(7), np.array([7], np.int32),
+    ms.Tensor(7), ms.Tensor([7], ms.int32), ms.Parameter(ms.Tensor([7], ms.int32), name="global_step"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
 def test_any_integer_is_a_step(tmp_path: Path, step: Any) -> None:
-    """Python's and NumPy's integers up to 64 bits, zero and negative ones too."""
+    """Python's and NumPy's integers from 0 to 63 bits, and tensors and arrays that hold one."""
     with SummaryRecord(tmp_path, num_process=0) as record:
         record.add_value("scalar", "loss", 0.5)
         assert record.record(step)
-    assert points(tmp_path, "loss") == [(int(step), 0.5)]
+    number = step.asnumpy() if isinstance(step, ms.Tensor) else step
+    assert points(tmp_path, "loss") == [(int(np.asarray(number).reshape(-1)[0]), 0.5)]
 
 
-@pytest.mark.parametrize("step", [1.0, "1", None, True, np.float64(1), np.bool_(True), 1j, np.array([1])])
+@pytest.mark.parametrize(
+    "step",
+    [
+        1.0, "1", None, True, np.float64(1), np.bool_(True), 1j, np.array([1, 2]), np.array([], np.int64), [1],
+        np.array(1.0), ms.Tensor(1.0), ms.Tensor(True), ms.Tensor([1, 2]), np.array(True), np.array("1"),
+    ],
+)  # fmt: skip
 def test_what_is_no_integer_is_no_step(tmp_path: Path, step: Any) -> None:
     """A float, a text, a flag: TypeError, and what was added waits for the next call."""
     with SummaryRecord(tmp_path, num_process=0) as record:
         record.add_value("scalar", "loss", 0.5)
-        with pytest.raises(TypeError, match="expected a Python or NumPy integer"):
+        with pytest.raises(TypeError, match="expected an integer, or a tensor or array that holds one"):
             record.record(step)
         assert record.record(3)
     assert points(tmp_path, "loss") == [(3, 0.5)]
 
 
-@pytest.mark.parametrize("step", [2**63, -(2**63) - 1, np.uint64(2**63)])
-def test_a_step_beyond_64_bits_is_refused(tmp_path: Path, step: int) -> None:
-    """The file's field has 64 bits."""
+@pytest.mark.parametrize("step", [2**63, -1, -(2**63) - 1, np.uint64(2**63), np.int8(-1), ms.Tensor(-1)])
+def test_a_step_out_of_range_is_refused(tmp_path: Path, step: Any) -> None:
+    """Trainings count from 0 on, and the file's field has 64 bits."""
     with (
         SummaryRecord(tmp_path, num_process=0) as record,
-        pytest.raises(ValueError, match="expected an integer of at most 64 bits"),
+        pytest.raises(ValueError, match=r"expected an integer from 0 to 2\*\*63 - 1"),
     ):
         record.record(step)
+
+
+def test_a_step_that_the_optimizer_counts(tmp_path: Path) -> None:
+    """`optimizer.global_step`, as MindSpore has it."""
+    optimizer = ms.nn.SGD([ms.Parameter(ms.Tensor([1.0]), name="w")])
+    with SummaryRecord(tmp_path, num_process=0) as record:
+        record.add_value("scalar", "loss", 0.5)
+        assert record.record(optimizer.global_step)
+    assert points(tmp_path, "loss") == [(0, 0.5)]
+
+
+def test_what_is_not_recorded_is_named_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Values that no `record` follows: one warning with file, kinds and tags, from any of the ways to close."""
+    with SummaryRecord(tmp_path, num_process=0) as record:
+        record.add_value("scalar", "loss", 0.5)
+        record.record(1)
+        record.add_value("scalar", "late", 0.5)
+        record.add_value("tensor", "weights", np.zeros(20_000))
+        record.add_value("text", "note", "hello")
+    record.close()
+    assert caplog.messages == [
+        f"Not in {record.log_dir}: scalar 'late', tensor 'weights', text 'note', added after the last record(). Call "
+        "record(step) before close()."
+    ]
+    assert read(tmp_path).tags()["scalar"] == ["loss"]
+
+
+def test_a_long_list_of_what_is_not_recorded_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Five names and a count, also of a recorder that nobody closed."""
+    record = SummaryRecord(tmp_path, num_process=0)
+    for number in range(8):
+        record.add_value("scalar", f"s{number}", 0.5)
+    del record
+    gc.collect()
+    (message,) = caplog.messages
+    assert "scalar 's0', scalar 's1', scalar 's2', scalar 's3', scalar 's4' and 3 more" in message
+
+
+def test_a_filter_drops_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What `plugin_filter` refuses was asked to be dropped."""
+    with SummaryRecord(tmp_path, num_process=0) as record:
+        record.add_value("scalar", "loss", 0.5)
+        assert record.record(1, plugin_filter=lambda kind: kind != "scalar")
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_recorder_is_not_copied(tmp_path: Path, way: Callable[[Any], Any]) -> None:
+    """Open or closed: the error names the class and says what to do."""
+    record = SummaryRecord(tmp_path, num_process=0)
+    for _ in ("open", "closed"):
+        with pytest.raises(
+            TypeError, match=r"A SummaryRecord cannot be pickled or copied, .* Make one in each process"
+        ):
+            way(record)
+        record.close()
 
 
 def test_other_arguments_of_record_are_checked(tmp_path: Path) -> None:

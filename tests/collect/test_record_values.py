@@ -77,6 +77,44 @@ def test_every_dtype_comes_back_exactly(record: Record, rng: np.random.Generator
         assert found.sum == pytest.approx(numbers.sum(), rel=1e-9, abs=1e-6)
 
 
+def test_texts_come_back_exactly(record: Record) -> None:
+    """A text, a list and an array of them, with any character; one that is larger than a worker's memory too."""
+    given = {
+        "note": "two\nlines, 准确率 🙂 \0", "list": ["a", ""], "array": np.array([["a", "b"]]), "none": [],
+        "long": "0123456789" * (3 << 20),
+    }  # fmt: skip
+    run = record(*(("text", tag, value) for tag, value in given.items()), ("scalar", "note", 0.5))
+    assert run.tags()["text"] == sorted(given)
+    for tag, value in given.items():
+        assert run.texts(tag)[1].array.tolist() == np.array(value, object).tolist()
+    assert run.scalars("note")[1] == 0.5
+
+
+def test_masked_values_are_no_values(record: Record) -> None:
+    """NaN as a scalar and in a tensor, left out of a histogram, black in a picture."""
+    loss = np.ma.masked_array([1.0, 2.0, 1000.0], mask=[False, False, True])
+    pixels = np.ma.masked_array(np.full((2, 2), 255, np.uint8), mask=[[True, False], [False, False]])
+    run = record(
+        ("scalar", "mean", np.ma.masked_array([5.0], mask=[True]).mean()), ("scalar", "one", loss[2:]),
+        ("histogram", "h", loss), ("tensor", "t", loss), ("image", "i", pixels),
+    )  # fmt: skip
+    assert math.isnan(run.scalars("mean")[1])
+    assert math.isnan(run.scalars("one")[1])
+    assert (run.histograms("h")[1].count, run.histograms("h")[1].max) == (2, 2.0)
+    np.testing.assert_array_equal(run.tensors("t")[1], [1.0, 2.0, math.nan])
+    assert image_codec.pixels(run.images("i")[1])[:, :, 0].tolist() == [[0, 255], [255, 255]]
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (1, 4, 6), (4, 6, 1), (3, 4, 6), (4, 6, 3)])
+def test_one_picture_comes_back(record: Record, shape: tuple[int, ...]) -> None:
+    """(H, W), (C, H, W) or (H, W, C), from an array or a tensor."""
+    given = np.arange(math.prod(shape), dtype=np.uint8).reshape(shape)
+    run = record(("image", "array", given), ("image", "tensor", ms.Tensor(given)))
+    channels_last = given[:, :, None] if len(shape) == 2 else given.transpose(1, 2, 0) if shape[0] in (1, 3) else given
+    for tag in ("array", "tensor"):
+        np.testing.assert_array_equal(image_codec.pixels(run.images(tag)[1]), channels_last)
+
+
 def test_bfloat16_comes_back_exactly(record: Record) -> None:
     """As a tensor under its own name, as a scalar, as a histogram; each number with eight significant bits."""
     numbers = np.array([[1.0, 257.0], [1 / 3, -(1.5 * 2.0**127)]], np.float32)
@@ -292,8 +330,9 @@ def test_a_refused_tag_harms_nothing(
         ("scalar", np.zeros(2), ValueError), ("scalar", np.zeros(0), ValueError), ("scalar", 10**400, ValueError),
         ("tensor", np.array([1j], np.complex64), TypeError), ("tensor", [1, 2], TypeError),
         ("histogram", np.array([1j], np.complex64), TypeError), ("histogram", np.array(["a"]), TypeError),
-        ("image", np.zeros((2, 4, 8, 8)), ValueError), ("image", np.zeros((8, 8)), ValueError),
+        ("image", np.zeros((2, 4, 8, 8)), ValueError), ("image", np.zeros(8), ValueError),
         ("image", np.zeros((0, 3, 8, 8)), ValueError), ("image", np.zeros((1, 3, 8, 8), np.complex64), TypeError),
+        ("text", 1.0, TypeError), ("text", "\udcff", ValueError), ("text", [b"a"], TypeError),
         ("loss", 1.0, ValueError), ("Scalar", 1.0, ValueError), (None, 1.0, ValueError),
     ],
 )  # fmt: skip

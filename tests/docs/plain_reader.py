@@ -150,6 +150,21 @@ class Event:
     values: list[tuple[str, str, Any]] = field(default_factory=list)
     gap: tuple[int, int, int, str] | None = None
     piece: dict[int, Any] | None = None
+    start: Start | None = None
+    end: tuple[int, str] | None = None
+
+
+@dataclass
+class Start:
+    id: str
+    number: int
+    unfinished: dict[str, int]
+
+
+def start(data: bytes) -> Start:
+    found = all_fields(data)
+    files = [all_fields(content) for number, content in fields(data) if number == 3]  # type: ignore[arg-type]
+    return Start(found[1].decode(), found[2], {one[1].decode(): one.get(2, 0) for one in files})
 
 
 def event(payload: bytes) -> Event:
@@ -165,6 +180,11 @@ def event(payload: bytes) -> Event:
         one.piece = all_fields(found[100])
     if 101 in found:
         one.gap = gap(found[101])
+    if 102 in found:
+        one.start = start(found[102])
+    if 103 in found:
+        end = all_fields(found[103])
+        one.end = end[1], end.get(2, b"").decode()
     return one
 
 
@@ -186,10 +206,11 @@ class Run:
 
 def open_run(directory: str) -> Run:
     run = Run({}, [], [], {}, [])
-    parts: list[tuple[tuple[int, str], list[Event]]] = []
+    parts: list[Part] = []
     for kind, _, rest, name in sorted(_names(directory), key=lambda one: (one[1], one[3])):
         with open(os.path.join(directory, name), "rb") as file:
-            found = frames(file.read())
+            data = file.read()
+        found = frames(data)
         run.damage += found.damage
         if rest.endswith("_lineage"):
             for payload in found.payloads:
@@ -200,7 +221,8 @@ def open_run(directory: str) -> Run:
             _take_pieces(run, events)
             continue
         run.gaps += [one.gap for one in events if one.gap is not None]
-        parts.append((_writer(rest), events))
+        end = 16 + len(found.payloads[-1]) if events and events[-1].end is not None else 0
+        parts.append(Part(name, *_writer(rest), events, len(data) - end))
     _merge(run, parts)
     return run
 
@@ -226,24 +248,52 @@ def _take_pieces(run: Run, events: list[Event]) -> None:
             run.raw[key] = run.raw.get(key, b"") + piece.get(7, b"")
 
 
-def _merge(run: Run, parts: list[tuple[tuple[int, str], list[Event]]]) -> None:
-    spans = [
-        [one.wall_time for one in events if one.values or one.gap is not None] or [math.inf] for _, events in parts
-    ]
+@dataclass
+class Part:
+    name: str
+    device: int
+    host: str
+    events: list[Event]
+    content_bytes: int
+
+    @property
+    def times(self) -> list[float]:
+        return [one.wall_time for one in self.events if one.values or one.gap is not None] or [math.inf]
+
+    @property
+    def start(self) -> Start | None:
+        return self.events[0].start if self.events else None
+
+
+def _goes_on(b: Part, a: Part) -> bool:
+    if a.device != b.device or a is b:
+        return False
+    if b.start is None or (a.start is not None and a.start.number == b.start.number):
+        return a.host == b.host and max(a.times) < min(b.times)
+    listed = b.start.unfinished.get(a.name)
+    if a.start is None and listed is None:
+        return False
+    if a.start is not None and a.start.number > b.start.number:
+        return False
+    if listed is None or a.content_bytes <= listed:
+        return True
+    return a.host == b.host and max(a.times) < b.events[0].wall_time
+
+
+def _merge(run: Run, parts: list[Part]) -> None:
     series: list[dict[tuple[str, str], dict[int, tuple[int, float, Any]]]] = []
-    for _, events in parts:
+    for part in parts:
         mine: dict[tuple[str, str], dict[int, tuple[int, float, Any]]] = {}
-        for one in events:
+        for one in part.events:
             for kind, tag, value in one.values:
                 mine.setdefault((kind, tag), {})[one.step] = one.step, one.wall_time, value
         series.append(mine)
     for at, mine in enumerate(series):
         for key, points in mine.items():
             last = math.inf
-            for later in range(at + 1, len(parts)):
-                restarted = parts[later][0] == parts[at][0] and max(spans[at]) < min(spans[later])
-                if restarted and key in series[later]:
-                    last = min(last, min(series[later][key]))
+            for other, theirs in enumerate(series):
+                if key in theirs and _goes_on(parts[other], parts[at]):
+                    last = min(last, min(theirs[key]))
             run.points.setdefault(key, []).extend(point for step, point in points.items() if step < last)
     for found in run.points.values():
         found.sort(key=lambda point: point[:2])

@@ -20,7 +20,7 @@ from instrument.codec import trace as trace_codec
 from instrument.eventfile import crc
 from instrument.read import traces
 from instrument.ringfile import commit
-from instrument.values import Event, Gap, Item, LossSurface, Text, Trace
+from instrument.values import FAILED, End, Event, Gap, Item, LossSurface, Start, Text, Trace
 from tests.docs import plain_frames, plain_reader, plain_tensorboard
 from tests.read import build
 
@@ -192,8 +192,9 @@ def test_gaps_and_pieces_of_a_profile_are_read_from_the_pages_words(tmp_path: Pa
     assert [len(window.files) for window in traces.windows(path)] == [1, 1]
 
 
-def test_restarts_are_put_together_by_the_pages_rule(tmp_path: Path, rng: np.random.Generator) -> None:
-    """Restarts, files of one time, other writers and repeated steps: the same points as the package finds."""
+@pytest.mark.parametrize("_again", range(10))
+def test_restarts_are_put_together_by_the_pages_rule(tmp_path: Path, rng: np.random.Generator, _again: int) -> None:
+    """Starts, restarts without one, files of one time, other writers and repeated steps: as the package has them."""
     clock, series = 1e9, []
     for seconds in range(6):
         device = int(rng.integers(2))
@@ -203,6 +204,13 @@ def test_restarts_are_put_together_by_the_pages_rule(tmp_path: Path, rng: np.ran
         events = build.steps("scalar", tag, steps, float(seconds), start)
         series.append(build.write(tmp_path, events, build.SECONDS + seconds, device))
         clock += 30.0
+    for number in range(1, 7):
+        names = {path.name: path.stat().st_size - int(rng.integers(3)) * 10 for path in series if rng.integers(2)}
+        events = build.steps("scalar", "loss", [number * 7, 50], 10.0 + number, 1e9 + float(rng.integers(200)))
+        begun = Start(f"{number:016x}", number, names)
+        end = (None, End(FAILED, "no"))[int(rng.integers(2))]
+        seconds, host = build.SECONDS + 10 + number, ("host", "another")[int(rng.integers(2))]
+        series.append(build.write(tmp_path, events, seconds, 0, host, begun, end))
 
     found, run = plain_reader.open_run(str(tmp_path)), read(tmp_path)
     for tag in run.tags()["scalar"]:

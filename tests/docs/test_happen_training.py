@@ -70,8 +70,8 @@ def _on_devices(folder: Path) -> None:
 
 RECORDING: dict[str, Callable[[Path], Any]] = {
     "The name is … of type …; expected str.": lambda folder: _add(folder, "scalar", 3, 1.0),
-    "The image … has shape …; expected four dimensions, (N, C, H, W) or (N, H, W, C). Add the missing ones with "
-    "numpy.expand_dims or ops.expand_dims.": lambda folder: _add(folder, "image", "x", np.ones((2, 2))),
+    "The image … has shape …; expected one picture, (H, W), (C, H, W) or (H, W, C), or a batch of them, (N, C, H, W) "
+    "or (N, H, W, C).": lambda folder: _add(folder, "image", "x", np.ones(2)),
     "The image … has shape …, which holds no pixel.": lambda folder: _add(folder, "image", "x", np.ones((1, 3, 0, 2))),
     "… has the key … of type …; expected str.": lambda folder: SummaryCollector(folder, custom_lineage_data={1: 2}),
     "… is a …; expected str.": lambda folder: SummaryRecord(folder, file_prefix=3),  # type: ignore[arg-type]

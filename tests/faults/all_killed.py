@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import psutil
 
-from instrument.__main__ import main as command_line
 from instrument.codec.lineage import custom_message
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
@@ -35,6 +34,7 @@ from instrument.events import Event, Item
 from instrument.read.run import Run, read
 from instrument.ringfile import recover
 from instrument.ringfile.header import is_ring_file
+from instrument.show.cli import main as command_line
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 
@@ -119,8 +119,8 @@ class Round:
         """Compare what was accepted with what is there, three times."""
         self.pending = len(_rings(self.run))
         later, repaired = self.folder / "later", self.folder / "repaired"
-        shutil.copytree(self.run, later)
-        shutil.copytree(self.run, repaired)
+        shutil.copytree(self.run, later, copy_function=_copy)
+        shutil.copytree(self.run, repaired, copy_function=_copy)
         self._check("at once", self.run)
         if self.rng.random() < 0.5:
             _kill_recoveries(self.rng, str(later))
@@ -173,6 +173,14 @@ class Round:
             array = tensors.decode(index).array
             if not (array == steps[index]).all() or (self.way == "tensors" and array.size != _TENSOR):
                 self.complaints.append(f"{when}: the tensor of step {steps[index]} is another one")
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file; a ring file stays the same one, as it is what its recorder left only then."""
+    if is_ring_file(os.path.basename(source)):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
 
 
 def _steps(run: Run) -> list[int]:

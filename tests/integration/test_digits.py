@@ -16,7 +16,8 @@ from instrument.codec import image as image_codec
 from tests.integration.conftest import Ran, Script
 
 STEPS_PER_EPOCH, EPOCHS = 9, 4
-COLLECTED = [1, *range(5, 37, 5)]
+COLLECTED = [1, *range(5, 37, 5), 36]
+LAST_RATE = float(np.float32(0.1 * 0.5**3))
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_the_training_says_only_what_is_so(ran: Ran, mode: str) -> None:
     lines = [line for line in ran.stderr.splitlines() if "SummaryCollector" in line or "summary" in line]
     assert len(lines) == (mode == "pynative"), lines
     assert all("graphs exist in graph mode only" in line for line in lines)
-    assert "events=13" in ran.stdout  # eight steps, four evaluations, the lineage
+    assert "events=15" in ran.stdout  # nine steps, four evaluations, the lineage at the beginning and at the end
     assert "lost=0, errors=0" in ran.stdout
 
 
@@ -154,11 +155,11 @@ def test_every_field_of_the_lineage(ran: Ran) -> None:
     assert len(saved) == 1
     assert lineage["train"] == {
         "hyper_parameters": {
-            "optimizer": "Momentum", "learning_rate": float(np.float32(0.1 * 0.5**3)),
+            "optimizer": "Momentum", "learning_rate": float(np.float32(0.1)),
             "loss_function": "SoftmaxCrossEntropyWithLogits", "epoch": 4, "parallel_mode": "stand_alone",
             "device_num": 1, "batch_size": 32,
         },
-        "algorithm": {"network": "Net", "loss": float(np.float32(losses[-1]))},
+        "algorithm": {"network": "Net", "loss": float(np.float32(losses[-1])), "last_learning_rate": LAST_RATE},
         "train_dataset": {"train_dataset_size": 288},
         "model": {"path": {"ckpt": str(saved[0].resolve())}, "size": saved[0].stat().st_size},
     }  # fmt: skip

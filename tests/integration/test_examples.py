@@ -211,7 +211,10 @@ def test_notebooks_hold_no_outputs(name: str) -> None:
     [
         ("first_run", "first_run", ["loss/auto</td>", "<svg", "train.hyper_parameters.optimizer", "Stats(events="]),
         pytest.param(
-            "profile_a_window", "profiled_run", ["The parts of 10 steps", "MatMul", "ms a step"], marks=pytest.mark.slow
+            "profile_a_window",
+            "profiled_notebook_run",
+            ["The parts of 10 steps", "MatMul", "ms a step"],
+            marks=pytest.mark.slow,
         ),
         pytest.param("landscape", "landscape_run", ["(15, 15) points", "image/png"], marks=pytest.mark.slow),
     ],

@@ -25,15 +25,18 @@ def test_what_was_recorded_before_an_exception_is_there(script: Script, mode: st
     assert run.scalars("mean").value.tolist() == [1, 2, 3, 4, 5, 6]
     assert run.histograms("dense.weight/auto").step.tolist() == [1, 2, 3, 4, 5, 6]
     assert run.damage == []
-    assert f"{name} {error} Stats(events=6," in ran.stdout
+    assert f"{name} {error} Stats(events=8," in ran.stdout  # and the lineage, at the beginning and at the end
+    first = ran.run(name).starts[0]
+    assert (first.state, first.reason.partition(":")[0]) == ("failed", error)
 
 
 def test_what_was_recorded_before_ctrl_c_is_there(script: Script, mode: str) -> None:
-    """SIGINT in step 7 ends the process as MindSpore has it; the second training of the collector has its steps too."""
+    """SIGINT in step 7 ends the process as MindSpore has it; the second training of the collector goes on counting."""
     ran = script("interrupted", mode, statuses=KILLED)
     run = ran.run("exit")
-    assert run.scalars("loss/auto").step.tolist() == [1, 2, 3, 4, 5, 6]
-    assert run.scalars("loss/auto", superseded=True).step.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert run.scalars("loss/auto", superseded=True).step.tolist() == list(range(1, 13))
+    assert [start.state for start in run.starts] == ["failed", "killed"]
+    assert run.lineage["train"]["hyper_parameters"]["learning_rate"] == 0.5
     assert run.damage == []
     assert "Exception ignored" not in ran.stderr
 

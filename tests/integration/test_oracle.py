@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument import Run, read
+from instrument import Run, SummaryRecord, read
 from instrument.codec import graph as graph_codec
 from instrument.codec.tensor import DTYPE_NUMBERS
 from instrument.ringfile.commit import gap_item
@@ -138,6 +138,27 @@ def test_mindinsight_takes_the_whole_directory(seen: dict[str, Any], directory: 
         assert one["versions"] == ["MindSpore.Event:1"]
         assert one["first_event"]["what"] == "version"
         assert one["other"] == {}
+
+
+def test_texts_are_skipped(tmp_path: Path) -> None:
+    """MindInsight has no place for them: it shows all else of the same events, and logs nothing."""
+    with SummaryRecord(tmp_path / "run", num_process=0) as record:
+        for step in (1, 2):
+            record.add_value("scalar", "loss", 0.5 * step)
+            record.add_value("text", "note", f"step {step}")
+            record.record(step)
+        record.add_value("text", "alone", ["a", "b"])
+        record.record(3)
+    (one,) = (found := ask(tmp_path / "run", tmp_path / "seen.json"))["raw"]
+    assert [(row["tag"], row["step"], row["value"]) for row in rows(one["scalars"])] == [
+        ("loss", 1, 0.5),
+        ("loss", 2, 1.0),
+    ]
+    assert one["end"]["why"] == "eof"
+    assert found["integrity"]["log"] == []
+    run = read(tmp_path / "run")
+    assert [(step, text.text) for step, _, text in run.texts("note")] == [(1, "step 1"), (2, "step 2")]
+    assert run.texts("alone")[3].array.tolist() == ["a", "b"]
 
 
 def test_our_reader_takes_it_too(directory: Path) -> None:

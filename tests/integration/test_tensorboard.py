@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 from instrument.codec import lineage, schema, tensorboard_lineage
+from instrument.codec import text as text_codec
 from instrument.read.run import Run, read
 from instrument.show.formats import export
-from instrument.values import Event, Histogram, Item
+from instrument.values import Event, Histogram, Item, Text
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 from tests.integration.conftest import ROOT, SCRIPTS
@@ -49,8 +50,14 @@ def event(step: int) -> Event:
         Item("tensor", "double", values.astype(np.float64) / 3, "float64"),
         Item("tensor", "bytes", np.arange(6, dtype=np.int8).reshape(2, 3), "int8"),
         Item("tensor", "brain", values, "bfloat16"), Item("tensor", "one", np.array(step, np.int64), "int64"),
+        Item("text", "note", text(f"**step** {step} 🙂")), Item("text", "table", text([[f"a{step}", "b"], ["c", "d"]])),
     ]  # fmt: skip
     return Event(step, 1_700_000_000.25 + step, items, {tag: number * step for tag, number in SCALARS.items()})
+
+
+def text(value: Any) -> bytes:
+    """As a recorder hands it over."""
+    return b"".join(text_codec.encode(Text(np.array(value, object))))
 
 
 def once() -> Event:
@@ -212,6 +219,33 @@ def test_tensors(seen: dict[str, Any], ours: Run, run: str, view: str) -> None:
     assert [
         (row["tag"], row["step"], row["wall_time"], row["dims"], row["dtype"], row["sha256_f32le"]) for row in found
     ] == expected
+
+
+@RUNS
+@pytest.mark.parametrize("view", ["python", "rust"])
+def test_texts(seen: dict[str, Any], ours: Run, run: str, view: str) -> None:
+    """Shape and bytes of each, under the plugin's name "text"; ours reads them back from MindSpore's files."""
+    found = [row for row in rows(seen, view, "tensors", run, "text") if not row["tag"].startswith("lineage/")]
+    expected = []
+    for tag in ("note", "table"):
+        for step, wall_time, value in ours.texts(tag):
+            digests = [sha(one.encode()) for one in value.array.reshape(-1).tolist()]
+            expected.append((tag, step, wall_time, [*value.array.shape], digests))
+    assert [
+        (row["tag"], row["step"], row["wall_time"], row["dims"], [one["sha256"] for one in row["strings"]])
+        for row in found
+    ] == expected
+    assert ours.texts("note")[3].text == "**step** 3 🙂"
+    assert len(expected) == 2 * len(STEPS)
+
+
+@RUNS
+def test_the_page_of_texts(pages: dict[str, Any], run: str) -> None:
+    """Texts are Markdown there, and a table of texts is a table."""
+    found = pages["texts"][run]
+    assert [step for step, _ in found["note"]] == list(STEPS)
+    assert found["note"][2] == [3, "<p><strong>step</strong> 3 🙂</p>"]
+    assert found["table"][0][1].count("<td>") == 4
 
 
 @RUNS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import mindspore as ms
@@ -10,8 +11,11 @@ import pytest
 from mindspore import nn, ops
 from mindspore.train import Accuracy, Loss, Model, Precision
 
+from instrument import SummaryRecord, read
+from instrument.collect import ops as summary_operators
 from instrument.landscape import samples
 from instrument.landscape.forward import Form, Forward
+from instrument.landscape.landscape import SummaryLandscape
 from instrument.landscape.parts import EvaluationError, check_names, parts_of
 from instrument.landscape.unfold import convolutions, of_windows, unfolded, windows_of
 from instrument.landscape.weights import BadCheckpoint
@@ -322,3 +326,40 @@ def test_a_metric_that_is_no_number_is_named() -> None:
         forward.use(Form(True, True, False))
         with pytest.raises(EvaluationError, match=r"metric 'precision' gives a ndarray of shape \(3,\); expected one"):
             forward.values()
+
+
+class Watched(build.Small):
+    """With operators, of which one is given what is no picture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scalar, self.image = summary_operators.ScalarSummary(), summary_operators.ImageSummary()
+        self.theirs = ms.ops.ScalarSummary()
+
+    def construct(self, x: ms.Tensor) -> ms.Tensor:
+        x = super().construct(x)
+        self.scalar("mean", x.mean())
+        self.theirs("theirs", x.mean())
+        self.image("no picture", x[0])
+        return x
+
+
+def _watched_callback() -> Any:
+    network = Watched()
+    return Model(network, build.cross_entropy()), network, build.small_dataset(), None
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_nothing_is_recorded_or_said_of_operators_in_the_network(
+    tmp_path: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recorder that is open meanwhile gets what a training left before, and nothing of the evaluations."""
+    ms.set_context(mode=mode)
+    with SummaryRecord(tmp_path / "run", num_process=0) as record:
+        summary_operators.ScalarSummary()("before", ms.Tensor(0.5))
+        SummaryLandscape(tmp_path).compute(
+            _watched_callback, axes="random", size=3, checkpoints=build.small_checkpoints(3)
+        )
+        record.record(1)
+    assert read(tmp_path / "run").tags() == {"scalar": ["before"]}
+    assert [message for message in caplog.messages if "summary" in message] == []

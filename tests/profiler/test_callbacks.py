@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import Counter
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -261,3 +264,27 @@ def test_the_legacy_pattern(tmp_path: Path, start: int, stop: int, monkeypatch: 
             profiler.stop()
     profiler.analyse()
     assert len(windows(tmp_path)) == len(made) == 1
+
+
+@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_callback_is_copied_before_its_window_only(
+    tmp_path: Path, device: FakeBackend, way: Callable[[Any], Any]
+) -> None:
+    """Once it has recorded the error names the class, be it the callback's or the profiler's."""
+    callback = StopAtStep(1, 2, tmp_path)
+    way(callback)
+    way(callback.profiler)
+    Loop(callback).train([1, 2, 3])
+    for owner, name in ((callback, "StopAtStep"), (callback.profiler, "Profiler")):
+        with pytest.raises(TypeError, match=f"A {name} cannot be pickled or copied once it has recorded, "):
+            way(owner)
+
+
+def test_a_copy_belongs_to_itself(tmp_path: Path, device: FakeBackend) -> None:
+    """`on_trace_ready` of a copied profiler is called with the copy."""
+    ready: list[Any] = []
+    original = Profiler(tmp_path, start_profile=False, on_trace_ready=ready.append)
+    copied = copy.deepcopy(original)
+    copied.start()
+    copied.stop()
+    assert ready == [copied]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from instrument.codec import event, lineage
+from instrument.codec import event, lifecycle, lineage
 from instrument.eventfile import frame
-from instrument.values import Event, Item
+from instrument.values import End, Event, Item, Start
 
 SECONDS = 1_700_000_000
 
@@ -18,20 +18,33 @@ def framed(payload: list[bytes | memoryview]) -> bytes:
     return b"".join(frame.pack(payload))
 
 
-def encoded(events: Iterable[Event]) -> list[bytes]:
-    """The frames of a file: its version, then one or more for each event."""
-    frames = [framed(event.encode_version(float(SECONDS)))]
+def encoded(events: Iterable[Event], start: Start | None = None, began: float = float(SECONDS)) -> list[bytes]:
+    """The frames of a file: its version, with the start of its recorder, then one or more for each event."""
+    frames = [framed([*event.encode_version(began), *([lifecycle.encode_start(start)] if start is not None else [])])]
     frames += [framed(payload) for one in events for payload in event.encode(one)]
     return frames
 
 
 def write(
-    directory: Path, events: Iterable[Event], seconds: int = SECONDS, device: int = 0, host: str = "host"
+    directory: Path,
+    events: Iterable[Event],
+    seconds: int = SECONDS,
+    device: int = 0,
+    host: str = "host",
+    start: Start | None = None,
+    end: End | None = None,
 ) -> Path:
-    """Write a summary file and return its path; the directory is made when absent."""
+    """Write a summary file and return its path; the directory is made when absent.
+
+    With a start its recorder began half a second before the first event.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"events.out.events.summary.{seconds}.{device}.{host}_MS"
-    path.write_bytes(b"".join(encoded(events)))
+    found = list(events)
+    frames = encoded(found, start, found[0].wall_time - 0.5 if start is not None else float(SECONDS))
+    if end is not None:
+        frames.append(framed(lifecycle.encode_end(end, found[-1].step, found[-1].wall_time + 0.5)))
+    path.write_bytes(b"".join(frames))
     return path
 
 

@@ -18,7 +18,7 @@ from instrument.codec import landscape as landscape_codec
 from instrument.codec.lineage import custom_message
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.read.points import Points
-from instrument.read.run import Run, Runs
+from instrument.read.run import Run, Runs, find_runs
 from instrument.read.run import read as read_run
 from instrument.values import Event, Histogram, Item, LossSurface
 from tests.read.build import SECONDS, framed, item, steps, write, write_lineage
@@ -493,3 +493,13 @@ def test_run_is_a_public_name() -> None:
     import instrument
 
     assert instrument.Run is Run
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_url_is_no_run(follow: bool) -> None:
+    """The message says what to do, for a run and for the runs below it."""
+    for function in (lambda path: read(path, follow), find_runs):
+        with pytest.raises(
+            NoSuchRun, match="s3://bucket/run is a URL; runs are read from directories of this machine: "
+        ):
+            function("s3://bucket/run")

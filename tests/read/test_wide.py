@@ -164,7 +164,7 @@ def events_of(rng: np.random.Generator, dialect: str) -> Iterator[bytes]:
     """Events of one shape, which is drawn: wide, one event a value, or anything between."""
     tags = names(rng, int(rng.choice([1, 2, 7, 40, 150])))
     steps, first = (
-        min(int(rng.choice([1, 3, 20, 150])), 1 + 3000 // len(tags)),
+        min(int(rng.choice([1, 3, 20, 150])), 1 + 6000 // len(tags)),
         int(rng.choice([0, 1, 120, 16_380, 2**40])),
     )
     one_each, subsets, shuffled, doubled = (bool(rng.random() < 0.4) for _ in range(4))

@@ -17,7 +17,8 @@ CALLS = {
     "ls": "ls RUN", "show": "show RUN", "scalars": "scalars RUN", "compare": "compare RUN RUN",
     "lineage": "lineage RUN",
     "export": "export RUN --to csv -o OUT", "import": "import TENSORBOARD -o OUT", "verify": "verify RUN",
-    "repair": "repair RUN -o OUT", "profile": "profile PROFILE", "landscape": "landscape LANDSCAPE",
+    "repair": "repair RUN -o OUT",
+    "report": "report RUN -o OUT.html", "profile": "profile PROFILE", "landscape": "landscape LANDSCAPE",
 }  # fmt: skip
 #: Sends the signal of Ctrl+C to this process when it opens the first event file: in the middle of the verb.
 INTERRUPT = """
@@ -46,7 +47,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def words_of(verb: str, places: dict[str, Path], out: Path) -> list[str]:
-    return [str({**places, "OUT": out}.get(word, word)) for word in CALLS[verb].split()]
+    return [
+        str({**places, "OUT": out, "OUT.html": out.with_suffix(".html")}.get(word, word))
+        for word in CALLS[verb].split()
+    ]
 
 
 def start(command: list[str], **options: object) -> subprocess.Popen[str]:

@@ -310,6 +310,15 @@ def test_a_recorder_that_hands_over_has_not_ended(tmp_path: Path) -> None:
     assert over.is_over()
 
 
+def test_a_recorder_that_has_recorded_nothing_yet_is_waited_for(tmp_path: Path) -> None:
+    """A training may compile its network for minutes after it opened its recorder."""
+    with recorder(tmp_path) as recording:
+        recording.record(0)
+        over, clock = ending(read(tmp_path, follow=True), idle_s=1.0)
+        clock.now += 1000
+        assert not over.is_over()
+
+
 def test_files_of_others_end_when_nothing_comes(tmp_path: Path) -> None:
     """They have no locks; a directory without files is waited for."""
     run = read(tmp_path / "later", follow=True)

@@ -23,7 +23,7 @@ VERBS = {
     "show": ("show P", "show P --json", "show P --csv", "show P --tag *", "show P --tag * --superseded --json"),
     "scalars": ("scalars P", "scalars P --last 3", "scalars P --json", "scalars P --csv"),
     "compare": ("compare P P", "compare P --json", "compare P --csv"),
-    "report": ("report P -o page.html", "report P -o page.html --json", "report P -o page.html --csv"),
+    "report": ("report P -o O.html", "report P -o O.html --json", "report P -o O.html --csv"),
     "lineage": ("lineage P", "lineage P --json", "lineage P --csv", "lineage P --where has(optimizer)"),
     "export": tuple(f"export P --to {to} -o O" for to in ("csv", "json", "npy", "png", "tensorboard")),
     "import": ("import P -o O",),
@@ -45,7 +45,7 @@ class Terminal(io.StringIO):
 
 
 def words_of(call: str, path: Path, out: Path) -> list[str]:
-    return [str({"P": path, "O": out}.get(word, word)) for word in call.split()]
+    return [str({"P": path, "O": out, "O.html": out.with_suffix(".html")}.get(word, word)) for word in call.split()]
 
 
 def refuse(constant: str) -> NoReturn:
@@ -136,3 +136,17 @@ def test_a_pipe_gets_names_whole(
         assert " hidden: " not in out, call
         if verb in ("show", "scalars", "compare"):
             assert "x" * 3000 in out, call
+
+
+def test_programs_get_no_colours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON and CSV have none even where colours are forced; text has."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    path = RUNS["every kind"](tmp_path / "run")
+    for call in CALLS:
+        main(words_of(call, path, tmp_path / "out"))
+        out, _ = capsys.readouterr()
+        is_for_programs = "--json" in call or "--csv" in call
+        assert ("\x1b" in out) is (not is_for_programs and bool(out) and not call.startswith("report")), call

@@ -279,7 +279,7 @@ for suffix in ("html", "csv", "npz", "vtp", "png"):
     )  # fmt: skip
     assert ran.stderr.splitlines() == [
         "0", "0", "0", "0",
-        "instrument: A picture needs matplotlib, which is not installed: pip install 'mindspore-instrument[plot]'; an "
+        "instrument: A picture needs matplotlib, which is not installed: pip install matplotlib; an "
         ".html page needs nothing",
         "1",
     ]  # fmt: skip

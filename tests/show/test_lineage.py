@@ -159,3 +159,10 @@ def test_all_forms_hold_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert printed(capsys, str(tmp_path), "--csv", "--columns", "optimizer,note") == (
         "run,path,train.hyper_parameters.optimizer,custom.note\n" + f"r,{tmp_path}/r,'=Adam\\x1b,a\\nb\n"
     )
+
+
+def test_a_tag_that_no_run_has(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Is told with the nearest; one that some have is a column of theirs."""
+    assert main(["lineage", "runs", "--tag", "los/auto"]) == 1
+    assert "has no tag 'los/auto'; the nearest is 'loss/auto'" in capsys.readouterr().err
+    assert main(["lineage", "runs", "--tag", "eval/*"]) == 0

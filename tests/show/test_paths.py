@@ -62,3 +62,22 @@ def test_every_level_gives_data_or_one_sentence(
 
     training(Path("empty"), [1.0])
     assert main(words_for(verb, "empty")) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "s3://b/r"], ["ls", "s3://b"], ["scalars", "s3://b/r"], ["lineage", "s3://b"], ["verify", "s3://b"],
+        ["profile", "s3://b/r"], ["export", "{run}", "--to", "csv", "-o", "s3://b/out"],
+        ["repair", "{run}", "-o", "s3://b/out"], ["import", "{run}", "-o", "s3://b/out"],
+        ["landscape", "{run}", "-o", "s3://b/out.png"],
+    ],
+)  # fmt: skip
+def test_a_url_is_refused_by_every_verb(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To read from and to write to; no folder of that name is made."""
+    monkeypatch.chdir(tmp_path)
+    assert main([word.format(run=tmp_path) for word in words]) == 1
+    assert " is a URL; expected a path of this machine: " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -251,3 +251,37 @@ def test_a_copy_of_ours_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"there is no event file of TensorBoard at {tmp_path / 'void'}" in capsys.readouterr().err
     assert main(["import", str(GOLDEN / "torch"), "-o", str(tmp_path / "run")]) == 1
     assert "is not empty" in capsys.readouterr().err
+
+
+def complex_run(folder: Path) -> Path:
+    """A run with tensors of complex numbers, with their elements in one piece and one by one."""
+    array = np.array([1 + 2j, -0.5j, complex("nan")])
+    frames = []
+    for step, (dtype, field) in enumerate((("complex64", tb.SCOMPLEX_VAL), ("complex128", tb.DCOMPLEX_VAL))):
+        head = wire.integer(tb.DTYPE, tb.DTYPE_NUMBERS[dtype])
+        head += wire.delimited(tb.SHAPE, wire.delimited(tb.DIM, wire.integer(tb.DIM_SIZE, 3)))
+        for number in (tb.TENSOR_CONTENT, field):
+            tensor = head + wire.delimited(number, array.astype(dtype).tobytes())
+            tag = wire.delimited(tb.TAG, f"{dtype}/{number}".encode())
+            frames.append(summary(step, wire.delimited(tb.VALUE, tag + wire.delimited(tb.TENSOR, tensor))))
+    folder.mkdir()
+    (folder / FILE).write_bytes(b"".join(frames))
+    return folder
+
+
+def test_complex_tensors_are_values_and_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are read, shown and exported, to TensorBoard's files too; `verify` finds nothing wrong."""
+    folder = complex_run(tmp_path / "run")
+    run = read(folder)
+    assert len(run.tags()["tensor"]) == 4
+    for tag in run.tags()["tensor"]:
+        (tensor,) = run.tensors(tag).values
+        assert tensor.dtype == tensor.array.dtype.name == tag.split("/")[0]
+        np.testing.assert_array_equal(tensor.array, np.array([1 + 2j, -0.5j, complex("nan")], tensor.dtype))
+    assert main(["verify", str(folder)]) == 0
+    assert main(["show", str(folder), "--tag", "*", "--json"]) == 0
+    assert main(["show", str(folder), "--tag", "*"]) == 0
+    for to in ("csv", "json", "npy", "tensorboard"):
+        assert main(["export", str(folder), "--to", to, "-o", str(tmp_path / to)]) == 0
+    assert points(read(tmp_path / "tensorboard")) == points(run)
+    capsys.readouterr()

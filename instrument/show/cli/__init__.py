@@ -15,12 +15,14 @@ import contextlib
 import io
 import keyword
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from instrument import paths
 from instrument._version import __version__
 from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
@@ -37,12 +39,14 @@ _VERBS = {
     "export": "write runs into files of another format",
     "import": "write TensorBoard's event files in MindSpore's dialect",
     "verify": "check every frame and every value of event files",
-    "repair": "copy what is whole of damaged event files into new ones",
+    "repair": "append what killed recorders left, or copy what is whole into new event files",
     "profile": "explain where the time of a training goes",
     "doctor": "try what works on this machine, and say what does not, and why",
     "landscape": "show, draw or export the loss landscapes of a run",
     "help": "show this, or the help of a verb",
 }
+#: Arguments of verbs that are paths.
+_PLACES = ("runs", "paths", "path", "directory", "compare", "out", "output", "timeline")
 _INTERRUPTED = 130
 
 
@@ -56,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # it was closed before we started
             sys.stdout.flush()
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
-        return int(stop.code or 0)
+        return _end(int(stop.code or 0))
     except KeyboardInterrupt:
         with contextlib.suppress(ValueError):  # only the main thread may; a second Ctrl+C adds nothing
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -66,6 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (InstrumentError, OSError) as error:
         return _end(1, _sentence(error))
     return status
+
+
+def _check_places(arguments: argparse.Namespace) -> None:
+    """Raise `OSError` for a URL where a verb takes a path: an output would become a folder of that name."""
+    for name in _PLACES:
+        value = getattr(arguments, name, None)
+        for place in value if isinstance(value, list) else [value]:
+            if isinstance(place, str) and paths.is_url(place):
+                raise OSError(f"{place} is a URL; expected a path of this machine: {paths.url_hint(place)}")
 
 
 def _end(status: int, message: str = "") -> int:
@@ -103,17 +116,21 @@ def _run(words: list[str]) -> int:
         hint = did_you_mean(verb, _VERBS) or f"; there are {', '.join(_VERBS)}"
         _overview().error(f"there is no verb {verb!r}{hint}")
     arguments = _parser(verb).parse_args(rest)
+    _check_places(arguments)
     status: int = arguments.command(arguments)
     return status
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors propose the option that was meant."""
+    """A parser whose errors propose the option, or the value of one, that was meant."""
 
     def error(self, message: str) -> NoReturn:
         words = message.partition("unrecognized arguments: ")[2].split()
         wrong = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
         known = [option for option in self._option_string_actions if option.startswith("--")]
+        choice = re.search(r"argument (\S+): invalid choice: '(.*?)' \(", message)
+        if choice:
+            wrong, known = choice[2], list(self._option_string_actions[choice[1].partition("/")[0]].choices or ())
         self.print_usage(sys.stderr)
         sentence = f"{self.prog}: error: {message}{did_you_mean(wrong, known) if wrong else ''}"
         self.exit(2, prose(sentence, screen(sys.stderr), "  ") + "\n")

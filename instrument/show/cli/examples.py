@@ -46,6 +46,7 @@ EXAMPLES = {
         ("verify runs --json", "where each one is damaged, for programs"),
     ),
     "repair": (
+        ("repair runs/adam", "append what a killed recorder left in its ring buffer"),
         ("repair runs/adam -o repaired", "new files of what is whole"),
     ),
     "profile": (

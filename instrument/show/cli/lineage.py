@@ -61,12 +61,19 @@ def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
     wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
     if not arguments.tag:
         wanted = tags.TagFilter(_METRICS, wanted.exclude)
+    lacking, count = list[str](), 0
     for run_name, found in runs:
+        count += 1
+        known = found.tags().get("scalar", [])
+        if arguments.tag and not wanted(known):
+            lacking.append(wanted.no_match(found, known))
         row = {"run": run_name, "path": found.path, **dict(flat(found.lineage))}
-        for tag in wanted(found.tags().get("scalar", [])):
+        for tag in wanted(known):
             best = directions.best(found.scalars(tag), direction(tag))
             row |= {f"{key}.{tag}": best[key] for key in ("best", "best_step")}
         yield row
+    if lacking and len(lacking) == count:
+        raise NoSuchRun(lacking[-1])
 
 
 def _chosen(arguments: argparse.Namespace, rows: list[Row], columns: list[str]) -> list[Row]:

@@ -8,7 +8,7 @@ import os
 from instrument.show import directions, export, forms, run_report, tags
 from instrument.show.describe import Row
 from instrument.show.runs import PATHS, Selection, tell
-from instrument.show.tables import escape
+from instrument.show.tables import escape, prose
 
 _ENDINGS = (".html", ".htm")
 
@@ -42,7 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         forms.print_tables({"written": [written], "runs": rows, "left_out": left_out})
     else:
         count = len(rows)
-        print(f"{escape(arguments.output)}: {count} run{'s' * (count != 1)}, {made.charts} charts and pictures")
+        written_runs = f"{count} run{'s' * (count != 1)}, {made.charts} charts and pictures"
+        print(prose(f"{escape(arguments.output)}: {written_runs}", "  "))
     if made.left_out:
         tell(f"not in the page: {len(made.left_out)}; its section Health lists them")
     return runs.status

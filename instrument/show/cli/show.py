@@ -89,7 +89,9 @@ def _tables(reports: list[describe.Row]) -> dict[str, list[describe.Row]]:
         if "series" in report:
             rows = {"values": [_point(one, row) for one in report["series"] for row in one["values"]]}
         else:
-            rows = {"runs": [{"ranks": report["ranks"], "has_profile": report["has_profile"]}]}
+            rows = {
+                "runs": [{"ranks": report["ranks"], "state": report["state"], "has_profile": report["has_profile"]}]
+            }
             rows |= {"files": report["files"]}
             rows |= {"tags": [{"kind": kind, **row} for kind, rows in report["tags"].items() for row in rows]}
             rows |= {
@@ -117,7 +119,8 @@ def _texts(arguments: argparse.Namespace, report: describe.Row) -> Iterator[str]
 
 def _overview(report: describe.Row) -> Iterator[str]:
     ranks = f", ranks {ranges(report['ranks'])}" if len(report["ranks"]) > 1 else ""
-    yield prose(f"{name(report['run'])} in {escape(report['path'])}{ranks}", "  ")
+    state = describe.ending(report["state"])
+    yield prose(f"{name(report['run'])} in {escape(report['path'])}{ranks}{', ' * bool(state)}{state}", "  ")
     yield _section("files", report["files"])
     if report["has_profile"]:
         yield prose(f"A profile is there, too: instrument profile {shlex.quote(escape(report['path']))}", "  ")

@@ -26,9 +26,7 @@ def export(job: Job) -> Iterator[Written]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise InstrumentError(
-            "export to parquet needs pyarrow, which is not installed: pip install 'mindspore-instrument[parquet]'"
-        ) from None
+        raise InstrumentError("export to parquet needs pyarrow, which is not installed: pip install pyarrow") from None
     for kind, tags in job.tags.items():
         types = _types(kind, pyarrow)
         schema = pyarrow.schema(types)

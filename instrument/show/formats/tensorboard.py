@@ -17,7 +17,8 @@ from instrument.codec import tensorboard_event as codec
 from instrument.codec import tensorboard_lineage, wire
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
-from instrument.read.points import Points, Scalars, Writer
+from instrument.read.points import Points, Scalars
+from instrument.read.starts import Writer
 from instrument.show.formats import Job, Written
 from instrument.show.formats.folder import safe_name
 from instrument.show.formats.in_order import Column, events
@@ -31,7 +32,7 @@ def export(job: Job) -> Iterator[Written]:
     _tell_what_stays(job)
     names = _names(job.tags)
     series = [(name, job.points(kind, tag)) for (kind, tag), name in names.items()]
-    writers = sorted({writer for _, points in series for writer in points.writers})
+    writers = sorted({writer for _, points in series for writer in points.by_writer()})
     own = {writer: _folder(writer, writers) for writer in writers} or {(-1, ""): ""}
     for writer, folder in own.items():
         chosen = [(name, part) for name, points in series if (part := points.by_writer().get(writer)) is not None]

@@ -1,4 +1,4 @@
-"""What TensorBoard's pages of hyper-parameters and graphs show: `tensorboard_pages.py LOGDIR`, run by its Python."""
+"""What TensorBoard's pages of hyper-parameters, graphs and texts show: `tensorboard_pages.py LOGDIR`, by its Python."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tensorboard.compat.proto import graph_pb2
 from tensorboard.plugins import base_plugin
 from tensorboard.plugins.graph import graphs_plugin
 from tensorboard.plugins.hparams import api_pb2, backend_context, get_experiment, list_session_groups
+from tensorboard.plugins.text import text_plugin
 
 
 def hyperparameters(within: Any) -> dict[str, Any]:
@@ -44,6 +45,20 @@ def graph(provider: Any, run: str) -> dict[str, Any]:
     }
 
 
+def texts(provider: Any) -> dict[str, Any]:
+    """Each text of each run as HTML, by tag, with its step."""
+    plugin = text_plugin.TextPlugin(base_plugin.TBContext(data_provider=provider))
+    ctx = context.RequestContext()
+    return {
+        run: {
+            tag: [(row["step"], row["text"]) for row in plugin.text_impl(ctx, run, tag, "", True)]
+            for tag in tags
+            if not tag.startswith("lineage/")
+        }
+        for run, tags in plugin.index_impl(ctx, "").items()
+    }
+
+
 def main(logdir: str) -> None:
     box = plugin_event_multiplexer.EventMultiplexer()
     box.AddRunsFromDirectory(logdir)
@@ -51,7 +66,8 @@ def main(logdir: str) -> None:
     provider = data_provider.MultiplexerDataProvider(box, logdir)
     within = backend_context.Context(base_plugin.TBContext(data_provider=provider))
     runs = sorted(box.Runs())
-    print(json.dumps({"hparams": hyperparameters(within), "graphs": {run: graph(provider, run) for run in runs}}))
+    shown = {"hparams": hyperparameters(within), "graphs": {run: graph(provider, run) for run in runs}}
+    print(json.dumps({**shown, "texts": texts(provider)}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""The start of a recorder: what it writes down about the starts before it, and how it ended.
+
+A directory is a run, which may be started many times: after a crash, on another host, with the clock set back. Readers
+have to know which starts go on from which, so that the newer values of a step count, and which were at work at the same
+time, so that both are kept. Wall clocks of several hosts do not tell that. So each start has a number, one more than
+the greatest number it found; and it lists the files that did not say how their recorder ended, with their sizes: a file
+that has grown since belongs to a recorder that was at work at the same time, all others are over.
+
+Locks on the files were the alternative: file systems that clusters share often have none, and a worker that still
+writes for a killed trainer holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from instrument.codec import lifecycle
+from instrument.errors import CorruptFrame, CorruptMessage
+from instrument.eventfile import frame, names
+from instrument.eventfile.writer import EventFileWriter, is_being_written
+from instrument.values import End, Start
+
+#: A start lists the newest files of those that have no end.
+_MOST_UNFINISHED = 256
+#: A start that lists as many files is no longer.
+_HEAD_BYTES = 128 << 10
+#: An end is never longer.
+_TAIL_BYTES = 1 << 10
+#: MindInsight lists no run with a file from a later second.
+_LAST_SECOND = 253_402_300_799
+
+
+class Beginning(NamedTuple):
+    """A start, and the second for the names of its files: readers take files in the order of these."""
+
+    start: Start
+    seconds: int
+
+
+class Extent(NamedTuple):
+    """The start and the end that a file holds, and the bytes of what lies between them."""
+
+    start: Start | None
+    end: End | None
+    content_bytes: int
+
+
+def begin(directory: str, kind: str, device: int) -> Beginning:
+    """Return what a new recorder has to write down; `kind` and `device` are those of the names of its files."""
+    found = list(older(directory, kind, device))
+    extents = [(name, entry, extent_of(entry.path)) for name, entry in found]
+    ended = {names.recorder_of(entry.name) for _, entry, extent in extents if extent.end is not None}
+    unfinished = [
+        (name.seconds, entry.name, _size(entry))
+        for name, entry, _ in extents
+        if names.recorder_of(entry.name) not in ended
+    ]
+    numbers = [extent.start.number for _, _, extent in extents if extent.start is not None]
+    seconds = [name.seconds for name, _ in found if name.seconds < _LAST_SECOND]
+    files = {name: size for _, name, size in sorted(unfinished)[-_MOST_UNFINISHED:]}
+    start = Start(os.urandom(8).hex(), max(numbers, default=0) + 1, files)
+    return Beginning(start, max([int(time.time()), *(second + 1 for second in seconds)]))
+
+
+def older(directory: str, kind: str, device: int) -> list[tuple[names.EventFileName, os.DirEntry[str]]]:
+    """Return the event files of a rank in a directory, without lineage; none where it cannot be listed."""
+    try:
+        with os.scandir(directory) as entries:
+            named = [(names.recognise(entry.name), entry) for entry in entries]
+    except OSError:
+        return []
+    return [
+        (name, entry)
+        for name, entry in named
+        if name is not None and not name.is_lineage and (name.kind, name.device) == (kind, device)
+    ]
+
+
+def extent_of(path: str) -> Extent:
+    """Return what the first and the last event of a file tell; a file that cannot be read tells nothing."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+            size_bytes = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size_bytes - _TAIL_BYTES))
+            tail = file.read(_TAIL_BYTES)
+    except OSError:
+        return Extent(None, None, 0)
+    start, start_bytes = _first(head)
+    end, end_bytes = _last(tail)
+    return Extent(start, end, max(size_bytes - start_bytes - end_bytes, 0))
+
+
+def _first(head: bytes) -> tuple[Start | None, int]:
+    with suppress(CorruptFrame, CorruptMessage):
+        if (unpacked := frame.unpack(head)) is not None:
+            return lifecycle.start_in(unpacked[0]), unpacked[1]
+    return None, 0
+
+
+def _last(tail: bytes) -> tuple[End | None, int]:
+    """Return the end in the last frame of a file, and the bytes of that frame."""
+    for offset in range(len(tail) - frame.OVERHEAD_BYTES):
+        if int.from_bytes(tail[offset : offset + 8], "little") == len(tail) - offset - frame.OVERHEAD_BYTES:
+            with suppress(CorruptFrame, CorruptMessage):
+                unpacked = frame.unpack(tail, offset)
+                if unpacked is not None and (end := lifecycle.end_in(unpacked[0])) is not None:
+                    return end, len(tail) - offset
+    return None, 0
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return os.stat(entry.path).st_size  # that of the entry may be older on a network file system
+    except OSError:
+        return 0
+
+
+def append_end(path: str, end: End, step: int, max_file_bytes: int | None) -> int:
+    """Write how a recorder ended behind the last event of its first file, and return the bytes that this takes.
+
+    0 where it cannot be: the file is gone, at its limit, or a worker that did not end in time still has it.
+    """
+    pieces = frame.pack(lifecycle.encode_end(end, step, time.time()))
+    end_bytes = sum(map(len, pieces))
+    try:
+        size_bytes = os.path.getsize(path)
+        if is_being_written(path) or size_bytes + end_bytes > (max_file_bytes or size_bytes + end_bytes):
+            return 0
+        writer = EventFileWriter(path)
+        try:
+            writer.append(pieces, size_bytes)
+        finally:
+            writer.close()
+    except OSError:
+        return 0
+    return end_bytes
