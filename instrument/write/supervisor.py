@@ -32,6 +32,7 @@ import logging
 import os
 import select
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -158,7 +159,8 @@ class Supervisor:
 
     def _spawn(self, index: int, theirs: socket.socket) -> Process:
         if not self._interpreters:
-            raise FileNotFoundError(errno.ENOENT, f"there is no Python interpreter to start; {sys_executable()}")
+            reason = f"there is no Python interpreter to start; sys.executable is {sys.executable!r}"
+            raise FileNotFoundError(errno.ENOENT, reason)
         self._starts += 1
         config = Config(
             index, self._memory_fd, self._gate, self._bells, self._trainer_bell, theirs.fileno(),
@@ -407,18 +409,9 @@ class Supervisor:
         _close_all(self._fds)
 
 
-def sys_executable() -> str:
-    """Return what is known of the interpreter, for a message."""
-    import sys
-
-    return f"sys.executable is {sys.executable!r}"
-
-
 def _epoll() -> select.epoll:
     """Return an epoll object above the standard streams."""
     with select.epoll() as first:
-        if first.fileno() > 2:
-            return select.epoll.fromfd(os.dup(first.fileno()))
         return select.epoll.fromfd(above_streams(os.dup(first.fileno())))
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from instrument import processes
 from instrument.values import Event, Item
-from instrument.write import supervisor
+from instrument.write import producer, supervisor
 from instrument.write.file_sink import FileSink
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
@@ -414,3 +414,22 @@ def test_the_working_directory_is_not_imported_from(
     sink.flush()
     assert process(sink) is first
     assert steps(sink.path) == [1]
+
+
+def test_a_worker_that_hangs(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lives and commits nothing: whoever waits kills it after a while, and its successor goes on."""
+    monkeypatch.setattr(producer, "_HANGING_SECONDS", 3.0)
+    sink = sink_at(1, ring_bytes=SMALL_RING)
+    assert sink.write(scalar(0))
+    sink.flush()
+    first = process(sink)
+    first.send_signal(signal.SIGSTOP)
+    for step in range(1, 400):
+        assert sink.write(tensor(step, 100))
+    sink.flush()
+    assert process(sink) is not first
+    process(sink).send_signal(signal.SIGSTOP)
+    assert sink.write(scalar(400))
+    sink.close()
+    assert steps(sink.path) == list(range(401))
+    assert sink.stats.lost == 0
