@@ -147,7 +147,7 @@ def shortened(text: str, width: int, cut: str = MIDDLE) -> str:
         if columns(short) <= width:
             return short
     last = f"{_CUT}/{scopes[-1]}" if scopes else ""
-    if width // 2 <= columns(last) <= width:
+    if 2 * width // 3 <= columns(last) <= width:
         return last
     return _head(text, room // 2) + _CUT + _tail(text, room // 2)
 

@@ -195,6 +195,8 @@ class SummaryCollector(Callback):
             self._schedule = self._make_schedule(params)
         step = self._count.of(number)
         due = self._schedule.due(step, self._count.last)
+        if due.tensors and self._schedule.is_last(step):
+            due = Due(True, True)
         self._count.last = step
         self._training.end_step(step, number)
         if due or self._schedule.is_last(step) or self._training.is_stopping:

@@ -128,8 +128,9 @@ class BlockReader:
         OSError: the file cannot be read.
     """
 
-    def __init__(self, path: str, start: int = 0, stop: int | None = None) -> None:
+    def __init__(self, path: str, start: int = 0, stop: int | None = None, as_it_is: bool = False) -> None:
         self.path = path
+        self._as_it_is = as_it_is
         self.start = start
         self.stop = stop
         self.end = start
@@ -139,7 +140,7 @@ class BlockReader:
 
     def __iter__(self) -> Iterator[Block]:
         self.damage, self.end = [], self.start
-        with OpenFile(self.path) as file:
+        with OpenFile(self.path, self._as_it_is) as file:
             self.identity = file.identity
             size_bytes = file.size_bytes if self.stop is None else min(self.stop, file.size_bytes)
             yield from _Pass(self, file, size_bytes).blocks()

@@ -79,17 +79,22 @@ class Points:
         names = [self._continued.get(writer, writer) for writer in self.writers]
         if len(names) == 1:
             return {names[0]: self}
-        if len(set(names)) == len(names):
-            return {writer: self._only(self.writer_index == index) for index, writer in enumerate(self.writers)}
-        indexes = {name: [index for index, one in enumerate(names) if one == name] for name in dict.fromkeys(names)}
-        return {name: self._only(np.isin(self.writer_index, of_name)) for name, of_name in indexes.items()}
+        return self._split(names)
 
     def by_rank(self: P) -> dict[int, P]:
         """The points of each rank for themselves; -1 stands for files that name none."""
-        ranks = np.array([device for device, _ in self.writers])
-        return {rank: self._only(ranks[self.writer_index] == rank) for rank in np.unique(ranks).tolist()}
+        ranks = self._split([device for device, _ in self.writers])
+        return {rank: ranks[rank] for rank in sorted(ranks)}
 
-    def _only(self: P, mask: NDArray[np.bool_]) -> P:
+    def _split(self: P, names: Sequence[Any]) -> dict[Any, P]:
+        """The points of each name for themselves; there is one for each writer."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        place = np.array([places[name] for name in names], np.intp)[self.writer_index]
+        order = np.argsort(place, kind="stable")
+        parts = np.split(order, np.searchsorted(place[order], np.arange(1, len(places))))
+        return {name: self._only(part) for name, part in zip(places, parts, strict=True)}
+
+    def _only(self: P, mask: NDArray[Any]) -> P:
         used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
         return replace(
             self,
@@ -305,9 +310,9 @@ def merge(
     sampled = is_sampled(kind, tag)
     starts = _replaced_from(parts, columns)
     masks = [_superseded(column.step, start, sampled) for column, start in zip(columns, starts, strict=True)]
+    places = {writer: place for place, writer in enumerate(writers)}
     index: list[NDArray[np.intp]] = [
-        np.broadcast_to(np.intp(writers.index(part.writer)), len(column.step))
-        for part, column in zip(parts, columns, strict=True)
+        np.full(len(column.step), places[part.writer]) for part, column in zip(parts, columns, strict=True)
     ]
     whole = joined(columns)
     mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))

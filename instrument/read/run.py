@@ -24,7 +24,7 @@ from instrument.read import file_kinds, folders, frames, lineage, tail
 from instrument.read.contents import Contents
 from instrument.read.hints import absent, listed, nearest, no_event_file, ranges
 from instrument.read.ordering import natural
-from instrument.read.points import Images, Points, Scalars, Series, Tensors, merge, named, quoted
+from instrument.read.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named, quoted
 from instrument.read.presented import RunLineage, html_of
 from instrument.read.run_list import Runs as Runs
 from instrument.read.starts import KILLED, RUNNING, RunStart, starts_in, state_of
@@ -256,6 +256,10 @@ class Run:
         """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
         return self._contents.extent()
 
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with NaN or infinities: how many `points`, and the `first_step` of one."""
+        return self._contents.nonfinite()
+
     @property
     def _contents(self) -> Contents:
         if self._read is None or self._is_live:
@@ -303,6 +307,7 @@ class Run:
         if (state := self.state) in (RUNNING, FAILED, KILLED):
             rows.append(f"  {'state':<10}{state}; see .starts")
         told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        told.append(("not finite", sum(found.points for found in self.nonfinite().values()), ".nonfinite()"))
         told.append(("damage", len(self.damage), ".damage"))
         rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
         return "\n".join(rows)

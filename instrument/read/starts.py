@@ -13,8 +13,10 @@ other: they were started at the same moment, or where the directory could not be
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrument.eventfile import names
@@ -109,9 +111,28 @@ def replaced_from(origins: Sequence[Origin], first_steps: Sequence[int]) -> list
             result[index] = least
             least = first_steps[index] if least is None else min(least, first_steps[index])
         return result
+    # Points without a time, which are NaN, begin after they have ended.
+    if all(origin.start is None and origin.first_wall_time <= origin.last_wall_time for origin in origins):
+        return _replaced_by_time(origins, first_steps)
     for index, origin in enumerate(origins):
         steps = [first_steps[other] for other, later in enumerate(origins) if other != index and later.follows(origin)]
         result[index] = min(steps, default=None)
+    return result
+
+
+def _replaced_by_time(origins: Sequence[Origin], first_steps: Sequence[int]) -> list[int | None]:
+    """Return the same for files that say nothing of their start: those follow that began after the last point."""
+    by_writer: dict[Writer, list[int]] = {}
+    for index, origin in enumerate(origins):
+        by_writer.setdefault(origin.writer, []).append(index)
+    result: list[int | None] = [None] * len(origins)
+    for indexes in by_writer.values():
+        indexes.sort(key=lambda index: origins[index].first_wall_time)
+        began = [origins[index].first_wall_time for index in indexes]
+        least = list(accumulate((first_steps[index] for index in reversed(indexes)), min))[::-1]
+        for index in indexes:
+            later = bisect_right(began, origins[index].last_wall_time)
+            result[index] = least[later] if later < len(least) else None
     return result
 
 

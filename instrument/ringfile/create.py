@@ -60,7 +60,7 @@ def initialise(fd: int, header: Header, allocates: bool = True) -> None:
         os.posix_fallocate(fd, 0, header.file_bytes)
     else:
         os.ftruncate(fd, header.file_bytes)
-    os.pwrite(fd, headers.encode(header), 0)
+    os.pwrite(fd, headers.encode(header._replace(inode=os.fstat(fd).st_ino)), 0)
 
 
 def _open(path: str) -> int:

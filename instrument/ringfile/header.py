@@ -34,8 +34,8 @@ _NAMES_AT, _SLOT_BYTES, _SLOTS = 2048, 512, 4
 MOST_RING_BYTES = 1 << 32
 
 _START = struct.Struct("<8sII")
-#: Data at, bytes of each ring, rings, process, its start, its namespace, most bytes of an event file, time, boot.
-_FIELDS = struct.Struct("<QQIIQQQd16s")
+#: Data at, bytes of a ring, rings, process, its start, its namespace, most bytes of an event file, time, boot, inode.
+_FIELDS = struct.Struct("<QQIIQQQd16sQ")
 _LENGTH = struct.Struct("<H")
 _SLOT = struct.Struct("<II")
 _NO_LIMIT = 0xFFFFFFFFFFFFFFFF
@@ -47,7 +47,11 @@ class UnknownVersion(CorruptMessage):
 
 
 class Header(NamedTuple):
-    """What a ring file says of itself. `export_directory` is a base name, empty where tensors are not exported."""
+    """What a ring file says of itself.
+
+    `inode` is its own, by which a copy is told from the file that a recorder used. `export_directory` is a base name,
+    empty where tensors are not exported.
+    """
 
     data_at: int
     ring_bytes: int
@@ -58,6 +62,7 @@ class Header(NamedTuple):
     max_file_bytes: int | None
     created: float
     boot_id: bytes
+    inode: int
     host: str
     dialect: str
     export_directory: str
@@ -76,7 +81,7 @@ def of_this_process(
     pid = os.getpid()
     return Header(
         data_at + -data_at % page, ring_bytes, ring_count, pid, locks.start_ticks(pid), locks.pid_namespace(),
-        max_file_bytes, time.time(), locks.boot_id(), platform.node(), dialect, export_directory,
+        max_file_bytes, time.time(), locks.boot_id(), 0, platform.node(), dialect, export_directory,
     )  # fmt: skip
 
 
@@ -85,7 +90,7 @@ def encode(header: Header) -> bytes:
     limit = _NO_LIMIT if header.max_file_bytes is None else header.max_file_bytes
     fields = _FIELDS.pack(
         header.data_at, header.ring_bytes, header.ring_count, header.pid, header.start_ticks, header.pid_namespace,
-        limit, header.created, header.boot_id,
+        limit, header.created, header.boot_id, header.inode,
     )  # fmt: skip
     texts = b"".join([_LENGTH.pack(len(text)) + text for text in map(os.fsencode, header[-3:])])
     rest = (fields + texts).ljust(_NAMES_AT - _START.size, b"\0")
@@ -111,7 +116,7 @@ def decode(data: bytes | memoryview) -> Header:
     rest = bytes(data[_START.size : _NAMES_AT])
     if crc32c(rest) != crc:
         raise CorruptMessage("the checksum of its header is wrong")
-    data_at, ring_bytes, count, pid, start, namespace, limit, created, boot = _FIELDS.unpack_from(rest)
+    data_at, ring_bytes, count, pid, start, namespace, limit, created, boot, inode = _FIELDS.unpack_from(rest)
     texts, offset = [], _FIELDS.size
     for _ in range(3):
         (length,) = _LENGTH.unpack_from(rest, min(offset, len(rest) - _LENGTH.size))
@@ -120,7 +125,17 @@ def decode(data: bytes | memoryview) -> Header:
             raise CorruptMessage("a text of its header does not end")
         texts.append(os.fsdecode(rest[offset - length : offset]))
     header = Header(
-        data_at, ring_bytes, count, pid, start, namespace, None if limit == _NO_LIMIT else limit, created, boot, *texts
+        data_at,
+        ring_bytes,
+        count,
+        pid,
+        start,
+        namespace,
+        None if limit == _NO_LIMIT else limit,
+        created,
+        boot,
+        inode,
+        *texts,
     )
     _check(header)
     return header

@@ -26,7 +26,6 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from instrument.codec import tensor_fields
 from instrument.errors import CorruptMessage
 from instrument.eventfile.crc import crc32c
 from instrument.events import BFLOAT16, KINDS, SESSION_END, TRACE_KIND, Event, Item
@@ -56,39 +55,38 @@ _SEALED = 1
 _pack_front, _pack_header = FRONT.pack, _HEADER.pack_into
 
 #: Step, wall time, number of scalars, bytes of their tags, number of aliases, number of items.
-_EVENT = struct.Struct("<QdIIII")
-_U32 = struct.Struct("<I")
+EVENT_HEAD = struct.Struct("<QdIIII")
+U32 = struct.Struct("<I")
 #: Kind, form (message or array), recorded dtype, dtype of the array, dims, bytes of the tag, offset, length.
-_ITEM = struct.Struct("<BBBBIIQQ")
-_MESSAGE, _ARRAY = 0, 1
-_ALIAS = struct.Struct("<III")
+ITEM = struct.Struct("<BBBBIIQQ")
+MESSAGE, ARRAY = 0, 1
+ALIAS = struct.Struct("<III")
 
-_KINDS = (*KINDS, TRACE_KIND, SESSION_END, "gap")
-_KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+KINDS_BY_NUMBER = (*KINDS, TRACE_KIND, SESSION_END, "gap")
+_KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS_BY_NUMBER)}
 #: Recorded dtypes; an item that is no tensor may have none.
-_DTYPES = (
+DTYPES_BY_NUMBER = (
     "", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", BFLOAT16,
 )  # fmt: skip
-_DTYPE_NUMBERS = {dtype: number for number, dtype in enumerate(_DTYPES)}
+_DTYPE_NUMBERS = {dtype: number for number, dtype in enumerate(DTYPES_BY_NUMBER)}
 #: Types of arrays, in either byte order. None of them holds references.
-_CODES = (
+CODES_BY_NUMBER = (
     "|b1", "|i1", "|u1", "<i2", "<i4", "<i8", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8",
     ">i2", ">i4", ">i8", ">u2", ">u4", ">u8", ">f2", ">f4", ">f8",
 )  # fmt: skip
-_CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
-_MOST_DIMS = 64
+_CODE_NUMBERS = {code: number for number, code in enumerate(CODES_BY_NUMBER)}
+MOST_DIMS = 64
 #: An object in memory takes more than the bytes that describe it: a hostile record must not have too many.
-_MOST_SCALARS, _MOST_ITEMS = 1 << 20, 1 << 17
+MOST_SCALARS, MOST_ITEMS = 1 << 20, 1 << 17
 _MASK = 0xFFFFFFFFFFFFFFFF
 
-_MOST_CACHED = 256
-_MOST_CACHED_BYTES = 64 << 10
+MOST_CACHED = 256
+MOST_CACHED_BYTES = 64 << 10
 #: How to pack the front of a head for a tuple of tags, and the encoded tags.
 _packers: dict[tuple[str, ...], tuple[Any, int, bytes]] = {}
 #: Number of `dtype.str` by dtype: NumPy makes the text anew each time, which takes long after a pause.
 _codes: dict[Any, int] = {}
-_tags: dict[bytes, tuple[str, ...]] = {}
 
 
 class Staged:
@@ -134,8 +132,8 @@ def pack(event: Event, staged: Collection[int] = (), staged_bytes: int = 0) -> P
         return [head], length + staged_bytes, staged_bytes
     pieces: list[Piece] = []
     offset = staged_bytes
-    if len(items) > _MOST_ITEMS:
-        raise ValueError(f"an event has {len(items)} items, a record at most {_MOST_ITEMS}")
+    if len(items) > MOST_ITEMS:
+        raise ValueError(f"an event has {len(items)} items, a record at most {MOST_ITEMS}")
     parts = [_front(event, len(items))]
     for item in items:
         payload: Any = item.payload
@@ -165,17 +163,17 @@ def _front(event: Event, items: int) -> bytes:
     parts = [front, tags]
     for (kind, tag), alias in aliases.items():
         name, other = _encoded(tag), _encoded(alias)
-        parts += (_ALIAS.pack(_KIND_NUMBERS[kind], len(name), len(other)), name, other)
+        parts += (ALIAS.pack(_KIND_NUMBERS[kind], len(name), len(other)), name, other)
     return b"".join(parts)
 
 
 def _packer(scalars: Mapping[str, float]) -> tuple[Any, int, bytes]:
-    if len(scalars) > _MOST_SCALARS:
-        raise ValueError(f"an event has {len(scalars)} scalars, a record at most {_MOST_SCALARS}")
-    tags = b"".join([_U32.pack(len(name)) + name for name in map(_encoded, scalars)])
-    packer = struct.Struct(f"{_EVENT.format}{len(scalars)}d").pack, len(scalars), tags
-    if len(tags) <= _MOST_CACHED_BYTES:
-        if len(_packers) >= _MOST_CACHED:
+    if len(scalars) > MOST_SCALARS:
+        raise ValueError(f"an event has {len(scalars)} scalars, a record at most {MOST_SCALARS}")
+    tags = b"".join([U32.pack(len(name)) + name for name in map(_encoded, scalars)])
+    packer = struct.Struct(f"{EVENT_HEAD.format}{len(scalars)}d").pack, len(scalars), tags
+    if len(tags) <= MOST_CACHED_BYTES:
+        if len(_packers) >= MOST_CACHED:
             _packers.clear()
         _packers[tuple(scalars)] = packer
     return packer
@@ -190,7 +188,7 @@ def _entry(item: Item, offset: int, length: int) -> bytes:
     kind, tag, payload, dtype = item
     name = _encoded(tag)
     if isinstance(payload, bytes):
-        return _ITEM.pack(_KIND_NUMBERS[kind], _MESSAGE, 0, 0, 0, len(name), offset, length) + name
+        return ITEM.pack(_KIND_NUMBERS[kind], MESSAGE, 0, 0, 0, len(name), offset, length) + name
     array: Any = payload
     code = _codes.get(array.dtype)
     if code is None:
@@ -200,7 +198,7 @@ def _entry(item: Item, offset: int, length: int) -> bytes:
         dtype_number = _DTYPE_NUMBERS[dtype]
     except KeyError:
         raise ValueError(f"no record holds values of the type {dtype!r}") from None
-    entry = _ITEM.pack(_KIND_NUMBERS[kind], _ARRAY, dtype_number, code, len(shape), len(name), offset, length)
+    entry = ITEM.pack(_KIND_NUMBERS[kind], ARRAY, dtype_number, code, len(shape), len(name), offset, length)
     return b"".join((entry, name, struct.pack(f"<{len(shape)}Q", *shape)))
 
 
@@ -304,120 +302,3 @@ def verify_head(data: memoryview, position: int, header: Header) -> None:
     head = bytes(data[start + header.head_offset : start + header.length]) if header.kind == EVENT else b""
     if crc32c(_pack_front(header.length, header.sequence, header.head_offset, header.kind) + head) != header.crc:
         raise CorruptMessage("the checksum of a record's head is wrong")
-
-
-def unpack(payload: memoryview, head_offset: int, encodes: bool = False) -> Event:
-    """Return the event of a payload; its arrays are views of `payload`.
-
-    With `encodes`, tensors that stand in the file as they are, those of float32, are their encoded content in pieces.
-    Every count, length and offset is checked against the payload before it is used.
-
-    Raises:
-        CorruptMessage: the payload is no event.
-    """
-    try:
-        return _unpack(payload, head_offset, encodes)
-    except (struct.error, UnicodeDecodeError, IndexError, ValueError, OverflowError) as error:
-        raise error if isinstance(error, CorruptMessage) else CorruptMessage(f"a record is no event: {error}") from None
-
-
-def _unpack(payload: memoryview, head_offset: int, encodes: bool) -> Event:
-    step, wall_time, count, tag_bytes, alias_count, item_count = _EVENT.unpack_from(payload, head_offset)
-    start = head_offset + _EVENT.size + 8 * count
-    offset = start + tag_bytes
-    if offset > len(payload):
-        raise CorruptMessage(f"a record claims {count} scalars in {len(payload) - head_offset} bytes")
-    if count > _MOST_SCALARS or alias_count > _MOST_SCALARS or item_count > _MOST_ITEMS:
-        raise CorruptMessage(f"a record has {count} scalars, {alias_count} aliases and {item_count} items")
-    values = struct.unpack_from(f"<{count}d", payload, head_offset + _EVENT.size)
-    scalars = dict(zip(_scalar_tags(bytes(payload[start:offset]), count), values, strict=True))
-    step -= (step >> 63) << 64
-    if not (alias_count or item_count):
-        return Event(step, wall_time, (), scalars)
-    rest = len(payload) - offset
-    if alias_count * _ALIAS.size > rest or item_count * _ITEM.size > rest:
-        raise CorruptMessage(f"a record claims {alias_count} aliases and {item_count} items in {rest} bytes")
-    aliases: dict[tuple[str, str], str] = {}
-    for _ in range(alias_count):
-        kind, tag_length, alias_length = _ALIAS.unpack_from(payload, offset)
-        tag, offset = _text(payload, offset + _ALIAS.size, tag_length)
-        alias, offset = _text(payload, offset, alias_length)
-        aliases[_KINDS[kind], tag] = alias
-    items: list[Item] = []
-    left = head_offset  # items never share bytes, so together they have no more than the body
-    for _ in range(item_count):
-        part, offset = _part(payload, offset)
-        left -= part.length
-        if left < 0 or part.offset + part.length > head_offset:
-            raise CorruptMessage(f"an item claims {part.length} bytes at {part.offset} of a body of {head_offset}")
-        items.append(part.item(payload[part.offset : part.offset + part.length], encodes))
-    return Event(step, wall_time, items, scalars, aliases)
-
-
-def _scalar_tags(data: bytes, count: int) -> tuple[str, ...]:
-    tags = _tags.get(data)
-    if tags is None:
-        tags = tuple(_texts(data))
-        if len(data) <= _MOST_CACHED_BYTES:
-            if len(_tags) >= _MOST_CACHED:
-                _tags.clear()
-            _tags[data] = tags
-    if len(tags) != count:
-        raise CorruptMessage(f"a record has {count} scalars and {len(tags)} tags")
-    return tags
-
-
-def _texts(data: bytes) -> list[str]:
-    texts, offset, view = [], 0, memoryview(data)
-    while offset < len(data):
-        (length,) = _U32.unpack_from(data, offset)
-        text, offset = _text(view, offset + _U32.size, length)
-        texts.append(text)
-    return texts
-
-
-def _text(data: memoryview, offset: int, length: int) -> tuple[str, int]:
-    """Return the text of `length` bytes at `offset` and the offset behind it."""
-    end = offset + length
-    if end > len(data):
-        raise CorruptMessage(f"a text claims {length} bytes where {len(data) - offset} are left")
-    return str(data[offset:end], "utf-8", "surrogatepass"), end
-
-
-class _Part(NamedTuple):
-    """The description of one item: `length` bytes at `offset` of the body; of a message where there is no `code`."""
-
-    kind: str
-    tag: str
-    length: int
-    offset: int
-    dtype: str
-    code: str
-    shape: tuple[int, ...]
-
-    def item(self, data: memoryview, encodes: bool) -> Item:
-        """Return the item whose bytes `data` are; an array is a view of them."""
-        if not self.code:
-            return Item(self.kind, self.tag, bytes(data))
-        if encodes and self.kind == "tensor" and self.code == "<f4" and self.dtype:
-            pieces: Any = tensor_fields.content(self.dtype, self.shape, data, None)
-            return Item(self.kind, self.tag, pieces, self.dtype)
-        import numpy as np  # a worker that only ever sees scalars and tensors of float32 does without
-
-        array = np.ndarray(self.shape, self.code, data if self.length else None)
-        return Item(self.kind, self.tag, array, self.dtype)
-
-
-def _part(payload: memoryview, offset: int) -> tuple[_Part, int]:
-    """Return the description at `offset` of a payload and the offset behind it."""
-    kind, form, dtype, code, dims, tag_length, start, length = _ITEM.unpack_from(payload, offset)
-    tag, offset = _text(payload, offset + _ITEM.size, tag_length)
-    if form == _MESSAGE:
-        return _Part(_KINDS[kind], tag, length, start, "", "", ()), offset
-    if form != _ARRAY or dims > _MOST_DIMS:
-        raise CorruptMessage(f"an item of form {form} has {dims} dims")
-    shape = struct.unpack_from(f"<{dims}Q", payload, offset)
-    part = _Part(_KINDS[kind], tag, length, start, _DTYPES[dtype], _CODES[code], shape)
-    if math.prod(shape) * int(part.code[2]) != length:
-        raise CorruptMessage(f"an array of dims {shape[:8]} and type {part.code} has {length} bytes")
-    return part, offset + 8 * dims

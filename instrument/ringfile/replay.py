@@ -5,9 +5,10 @@ and the files, so whoever does it twice gets the same bytes: a reader that shows
 its successor after it was killed in the middle of that.
 
 While the machine runs on, the committed lengths are exact: what stands behind them is a write that was under way, whose
-record is still in the ring, and is cut off. After a crash of the machine ring and files may be older in one place than
-in another. Then nothing is cut off that is a valid frame, and of the tail only frames are appended that the file does
-not hold already; the wall time in each tells two events apart.
+record is still in the ring, and is cut off. After a crash of the machine, and in a copy of a directory that was in use,
+ring and files may be older in one place than in another. Then nothing is cut off that is a valid frame, and of the tail
+only frames are appended that the file does not hold already; the wall time in each tells two events apart. Where a file
+is shorter than its committed length, events count again that were committed and are still in the ring.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from instrument.codec.dialects import LAYOUTS
-from instrument.errors import CorruptFrame, CorruptMessage
+from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
-from instrument.eventfile.access import OpenFile
+from instrument.eventfile.blocks import BlockReader
+from instrument.eventfile.reader import payloads
 from instrument.events import Event
-from instrument.ringfile import commit, record
+from instrument.ringfile import commit
 from instrument.ringfile.commit import Committer, Job, Notice, Report
 from instrument.ringfile.control import State
-from instrument.ringfile.snapshot import Snapshot
+from instrument.ringfile.snapshot import Record, Snapshot
+from instrument.ringfile.unpack import unpack
 
 _BATCH_BYTES = 1 << 20
 _DAMAGED = "the ring buffer was damaged when its processes ended"
@@ -80,9 +83,13 @@ def replay(snapshot: Snapshot, watch: Watch | None = None) -> Replay:
     paths = tuple(os.path.join(directory, name) if name else "" for name in snapshot.names[: len(layout.roles)])
     committer = Committer(snapshot.header.max_file_bytes, notices.append, layout, open_file)
     state = snapshot.state
+    is_behind = not snapshot.is_exact and any(
+        path and _size(path) < committed_bytes for path, committed_bytes in zip(paths, state.lengths, strict=False)
+    )
+    records = [each for each in snapshot.records if is_behind or each.sequence > state.sequence]
     batch: list[Job] = []
     size = 0
-    for job in _jobs(snapshot, paths, notices.append, watch):
+    for job in _jobs(snapshot, records, paths, notices.append, watch):
         batch.append(job)
         size += job.total_bytes
         if size >= _BATCH_BYTES:
@@ -93,20 +100,21 @@ def replay(snapshot: Snapshot, watch: Watch | None = None) -> Replay:
     for path, committed_bytes in zip(paths, snapshot.state.lengths, strict=False):
         if path:
             appended = files.get(path)
-            tails.append(
-                _tail(path, committed_bytes, b"" if appended is None else appended.data, snapshot.has_restarted)
-            )
+            data = b"" if appended is None else appended.data
+            tails.append(_tail(path, committed_bytes, data, snapshot.is_exact, is_behind))
     return Replay(snapshot, tails, state, notices)
 
 
-def _jobs(snapshot: Snapshot, paths: tuple[str, ...], report: Report, watch: Watch | None) -> Iterator[Job]:
-    """Encode the records of a snapshot; events that are missing between two of them leave a gap."""
+def _jobs(
+    snapshot: Snapshot, records: list[Record], paths: tuple[str, ...], report: Report, watch: Watch | None
+) -> Iterator[Job]:
+    """Encode records of a snapshot; events that are missing between two of them leave a gap."""
     layout = LAYOUTS[snapshot.header.dialect]
-    expected = snapshot.state.sequence + 1
+    expected = min([snapshot.state.sequence + 1, *(each.sequence for each in records[:1])])
     last = Event(0, snapshot.header.created)
-    for each in snapshot.records:
+    for each in records:
         try:
-            event = record.unpack(each.payload, each.head_offset)
+            event = unpack(each.payload, each.head_offset)
         except CorruptMessage as error:
             yield _lost(each.sequence, last, 1, f"it cannot be decoded: {error}", paths, report, snapshot)
             expected = each.sequence + 1
@@ -138,7 +146,7 @@ class _Appended:
     """Stands for an event file while its tail is made: what is appended stays in memory."""
 
     def __init__(self, path: str) -> None:
-        self._existing_bytes = os.path.getsize(path) if os.path.exists(path) else 0
+        self._existing_bytes = _size(path)
         self._start: int | None = None
         self._pieces: list[bytes] = []
 
@@ -166,19 +174,20 @@ class _Appended:
         pass
 
 
-def _tail(path: str, committed_bytes: int, data: bytes, has_restarted: bool) -> Tail:
-    try:
-        with OpenFile(path, as_it_is=True) as file:
-            kept_bytes = min(committed_bytes, file.size_bytes)
-            if not has_restarted:
-                return Tail(path, kept_bytes, data)
-            missing = dict.fromkeys(_frames(data))
-            for standing in _frames_of(file, kept_bytes):
-                missing.pop(standing, None)
-                kept_bytes += len(standing)
-    except FileNotFoundError:
-        return Tail(path, 0, data)
+def _tail(path: str, committed_bytes: int, data: bytes, is_exact: bool, is_behind: bool) -> Tail:
+    size_bytes = _size(path)
+    kept_bytes = min(committed_bytes, size_bytes)
+    if is_exact or not size_bytes:
+        return Tail(path, kept_bytes, data)
+    missing = dict.fromkeys(_frames(data))
+    for end, standing in _frames_of(path, 0 if is_behind else kept_bytes):
+        missing.pop(standing, None)
+        kept_bytes = max(kept_bytes, end)
     return Tail(path, kept_bytes, b"".join(missing))
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
 
 
 def _frames(data: bytes) -> Iterator[bytes]:
@@ -189,18 +198,9 @@ def _frames(data: bytes) -> Iterator[bytes]:
         offset = result[1]
 
 
-def _frames_of(file: OpenFile, offset: int) -> Iterator[bytes]:
-    """Iterate over the valid frames that follow each other from `offset` on."""
-    while True:
-        header = file.read(offset, frame.HEADER.size)
-        length = frame.length_at(header, 0) if len(header) == frame.HEADER.size else None
-        if length is None or offset + frame.OVERHEAD_BYTES + length > file.size_bytes:
-            return
-        data = bytes(file.read(offset, frame.OVERHEAD_BYTES + length))
-        try:
-            if frame.unpack(data) is None:
-                return
-        except CorruptFrame:
-            return
-        yield data
-        offset += len(data)
+def _frames_of(path: str, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Iterate over the valid frames of a file from `offset` on, also behind damage; each with where it ends."""
+    for block in BlockReader(path, offset, as_it_is=True):
+        for start, payload in payloads(block):
+            begin, end = start - frame.HEADER.size, start + len(payload) + frame.FOOTER.size
+            yield block.base + end, bytes(block.data[begin:end])

@@ -50,17 +50,19 @@ class Record(NamedTuple):
 class Snapshot:
     """What a ring file without living processes holds beyond what is committed.
 
-    `records` are in order of their numbers, none twice. `names` are those of the event files, by their place in the
-    dialect, and empty for one that was not made. `damage` says what could not be used. `has_restarted` is True
-    where the machine may have been started anew since, or is another: what its memory held is lost then, and what is on
-    its disk may be older in one place than in another.
+    `names` are those of the event files, by their place in the dialect, and empty for one that was not made. `records`
+    are in order of their numbers, none twice. `damage` says what could not be used.
+
+    `is_exact` is False where ring and event files may be older in one place than in another: the machine was started
+    anew since, or is another, so that what its memory held is lost; or the ring file is a copy, made while the recorder
+    went on. Then records that were committed are among `records`, too.
     """
 
     path: str
     header: Header
     state: State
     names: list[str]
-    has_restarted: bool
+    is_exact: bool
     records: list[Record] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
 
@@ -131,12 +133,12 @@ def _read(fd: int, path: str, header: Header, control: Control, names: list[str]
     unread = sum(max(head - tail, 0) for tail, head in ends)
     if unread > _MOST_UNREAD_BYTES:
         raise CorruptMessage(f"it claims {unread} bytes that were not read")
-    has_restarted = header.boot_id != locks.boot_id() or header.boot_id == bytes(16)
-    snapshot = Snapshot(path, header, state, [] if is_unused else names, has_restarted)
+    is_exact = header.boot_id == locks.boot_id() != bytes(16) and header.inode == os.fstat(fd).st_ino
+    snapshot = Snapshot(path, header, state, [] if is_unused else names, is_exact)
     found: dict[int, Record] = {}
     for index, (tail, head) in enumerate(ends):
         for each in _Ring(snapshot, fd, index).records(tail, head):
-            if each.sequence > state.sequence:
+            if each.sequence > state.sequence or not is_exact:
                 found.setdefault(each.sequence, each)
     snapshot.records = [found[sequence] for sequence in sorted(found)]
     return snapshot
@@ -150,7 +152,7 @@ class _Ring:
         self._fd = fd
         self._capacity_bytes = snapshot.header.ring_bytes
         self._data_at = snapshot.header.data_at + index * self._capacity_bytes
-        self._trusts_unsealed = not snapshot.has_restarted
+        self._trusts_unsealed = snapshot.is_exact
         #: Where behind damage a record may begin; found when it is needed.
         self._candidates: NDArray[np.int64] | None = None
         self._budget = 0

@@ -53,6 +53,9 @@ def listed(run: Run, name: str) -> Row:
     first, last, wall_time = run.extent() or (None, None, None)
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
     row["superseded_points"] = run.contents.superseded()
+    nonfinite = run.nonfinite().values()
+    row["nonfinite_points"] = sum(found.points for found in nonfinite)
+    row["first_nonfinite_step"] = min((found.first_step for found in nonfinite), default=None)
     return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
 
 
@@ -144,6 +147,12 @@ def not_finite(row: Row) -> str:
     """Return in words how many values of a summary are no finite numbers, and from which step on; empty for none."""
     count = sum(row[key] for key in ("nan_count", "positive_infinity_count", "negative_infinity_count"))
     return f"{count} from step {row['first_nonfinite_step']}" if count else ""
+
+
+def listed_not_finite(row: Row) -> str:
+    """Return the same of a row of `listed`."""
+    count = row["nonfinite_points"]
+    return f"{count} NaN or infinite from step {row['first_nonfinite_step']}" if count else ""
 
 
 def series_of(run: Run, name: str, wanted: Callable[[list[str]], list[str]], superseded: bool) -> Row:

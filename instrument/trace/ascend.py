@@ -124,6 +124,10 @@ def _operators(reader: _Reader) -> OperatorMap:
     tasks = reader.read("task_desc", lambda data, losses: framework.tasks(data, losses, hashes))
     is_ge = ".vm" not in reader.name("graph_desc")
     graph = reader.read("graph_desc", lambda data, losses: framework.graph(data, losses, is_ge))
+    if graph:
+        undescribed = {tasks.names[row] for row in tasks.rows["name"].tolist()} - {one.name for one in graph}
+        losses = reader.losses("graph_desc")
+        losses.add("operators that it does not describe: their shapes are not known", len(undescribed))
     return OperatorMap(tasks, graph, reader.read("tensor_data", framework.tensors))
 
 

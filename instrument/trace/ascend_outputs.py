@@ -289,13 +289,16 @@ def step_trace_raw(
     columns = _LEGACY | {f"{key} {side}": (head,) for key, heads in places.items() for side, head in heads.items()}
     names = Index()
     steps, reduces = [np.empty(0, STEP)], [np.empty(0, REDUCE)]
+    has_mean = False
     for block in csvtext.blocks(data, losses, columns, ("step", "start", "end")):
         is_step = np.array([cell.strip() != "-" for cell in block.text("step")], np.bool_)
+        has_mean = has_mean or not is_step.all()
         block = block.where(is_step)
         rows, usable = _legacy_steps(block, ns)
         losses.add("steps without a number, start or end", int((~usable).sum()))
         steps.append(rows[usable])
         reduces += [_legacy_reduces(block, key, names(key[1]), rows["step"], usable, ns) for key in places]
+    losses.add("no row of averages at the end: the file may be cut", not has_mean)
     ordered = np.concatenate(reduces)
     ordered = ordered[np.lexsort((ordered["start_ns"], ordered["step"]))]
     return StepTrace(names.names, np.concatenate(steps), ordered, losses.problems())

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from instrument.trace.ascend_files import recognise
-from instrument.trace.assembly import DEVICE, Assembly
+from instrument.trace.assembly import DEVICE, MONOTONIC, Assembly
 from instrument.trace.cpu import Totals
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, Problem
 from instrument.trace.files import RawFiles
@@ -29,6 +29,7 @@ _NO_STAGES = "the stages of the data pipeline and their queues are not known"
 _NO_BATCHES = "the batches of the data pipeline and the waits for them are not known"
 _NO_KERNELS = "the executions of operators on the device are not known"
 _NO_HOST_OPERATORS = "the executions of operators on the host are not known"
+_HOST_OF_TIMELINE = "the executions of operators on the host are those of the timeline, without the shapes of inputs"
 _UNCHECKED = "executions cannot be checked against the sums of the tool"
 _NO_MEMORY = "memory over time is not known"
 #: Kind -> what an empty file of it costs.
@@ -120,6 +121,8 @@ _RULES = (
     _Rule(("gpu_executions",), ("gpu_steps",), "step_trace_profiling", _NO_STEPS),
     _Rule(("kernel_details",), ("trace_view",), "trace_view.json", _COSTS["trace_view"]),
     _Rule(("device_queue", "iterator", "cpu_use"), ("pipeline", "pipeline_table"), "pipeline_profiling", _NO_STAGES),
+    _Rule(("pipeline_table",), ("pipeline",), "pipeline_profiling", "stages without a queue are not known"),
+    _Rule(("pipeline",), ("cpu_use",), "minddata_cpu_utilization", _COSTS["cpu_use"]),
     _Rule(("pipeline",), ("device_queue", "iterator"), "device_queue_profiling or dataset_iterator_profiling",
           _NO_BATCHES),
     _Rule(("window",), ("marks",), "instrument.marks", _COSTS["marks"]),
@@ -142,6 +145,8 @@ _CHECKED = {
     "cpu_detail": ("cpu_executions",), "gpu_detail": ("gpu_executions",),
     "op_statistic": ("kernel_details", "op_summary"),
 }  # fmt: skip
+#: What the tools of a device write with times of the host's monotonic clock.
+_ON_HOST_CLOCK = ("task_time", "hccl", "step_trace", "msprof")
 EMPTY, ABSENT = "the file is empty", "the file is missing"
 
 
@@ -188,8 +193,10 @@ def _broken(names: Mapping[str, Sequence[str]], parts: Assembly) -> Iterator[_Ru
     sources = {"hwts", "kernel_details", "op_summary", "task_time", "msprof", "gpu_executions"}
     if parts.target != "cpu" and not sides - {CPU, AI_CPU, COMMUNICATION} and names.keys().isdisjoint(sources):
         yield from (rule for rule in _OF_KERNELS if not names.keys().isdisjoint(rule.present))
-    if CPU not in sides and "cpu_executions" not in names and not names.keys().isdisjoint(_OF_HOST.present):
-        yield _OF_HOST
+    if "cpu_executions" not in names and not names.keys().isdisjoint(_OF_HOST.present):
+        yield _OF_HOST if CPU not in sides else _OF_HOST._replace(cost=_HOST_OF_TIMELINE)
+    if parts.clock == MONOTONIC and "start_info" not in names and not names.keys().isdisjoint(_ON_HOST_CLOCK):
+        yield _Rule((), (), "start_info", _NO_WALL_CLOCK)
     if parts.clock == DEVICE and "hwts" in names and "host_start" not in names:
         yield _Rule((), (), "host_start.log", _NO_WALL_CLOCK)
     if parts.clock == DEVICE and any(name.rpartition("/")[2].startswith("hwts.data") for name in names.get("hwts", ())):

@@ -42,12 +42,16 @@ class Totals(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """The lines of a framework file: `rows[i]` is the row of the i-th line in `kinds`, of (short name, shapes)."""
+    """The lines of a framework file: `rows[i]` is the row of the i-th line in `kinds`, of (short name, shapes).
+
+    `lines` is how many lines there are, those that cannot be read among them.
+    """
 
     file: str
     kinds: list[tuple[str, str]]
     rows: NDArray[np.int32]
     problems: list[Problem]
+    lines: int
 
 
 class Memory(NamedTuple):
@@ -83,7 +87,7 @@ def framework(data: Buffer, file: str) -> Shapes:
     is_line = np.array([kind is not None for kind in kinds], np.bool_)
     losses.add("lines of another form", int((~is_line[rows]).sum()) if len(kinds) else 0)
     kept = rows[is_line[rows]] if len(kinds) else rows
-    return Shapes(file, [kind or ("", "") for kind in kinds], kept, losses.problems())
+    return Shapes(file, [kind or ("", "") for kind in kinds], kept, losses.problems(), len(rows))
 
 
 def _kind(line: str) -> tuple[str, str] | None:
@@ -94,11 +98,12 @@ def _kind(line: str) -> tuple[str, str] | None:
     return parts[1], ";".join(_INPUT.sub("", part) for part in parts[3:] if part)
 
 
-def with_shapes(found: Executions, shapes: Shapes) -> Executions:
+def with_shapes(found: Executions, shapes: Shapes, has_all: bool = True) -> Executions:
     """`found` with the shapes of its inputs; an operator that met several is several operators.
 
     Lines and executions of one short name belong together in their order. Where their numbers differ and the lines do
-    too, nothing says which is whose: those executions stay without shapes and are counted.
+    too, nothing says which is whose: those executions stay without shapes and are counted. `has_all` says that a whole
+    file has a line for each execution, so that those without one are a loss.
     """
     problems = found.problems + shapes.problems
     if not len(shapes.rows) or not len(found.executions):
@@ -107,6 +112,9 @@ def with_shapes(found: Executions, shapes: Shapes) -> Executions:
     of_operator = np.array([short(operator.name) for operator in found.operators], np.int64)
     of_kind = np.array([short(name) for name, _ in shapes.kinds], np.int64)
     kinds = _kinds_of(of_operator[found.executions["operator"]], of_kind[shapes.rows], shapes.rows, len(short))
+    lacking = int((kinds == MISSING).sum()) if has_all and shapes.lines < len(found.executions) else 0
+    if lacking:  # in PyNative mode lines have no names, but none lacks
+        problems.append(Problem(shapes.file, "executions that it has no line for: their shapes are not known", lacking))
     if unknown := int((kinds == _UNKNOWN).sum()):
         problems.append(Problem(shapes.file, "executions whose shapes are not certain", unknown))
     return _split(found, shapes.kinds, np.maximum(kinds, MISSING), problems)

@@ -47,15 +47,26 @@ def totals(data: Buffer, file: str) -> Totals:
     return _totals(data, file, GPU)
 
 
-def launchers(data: Buffer, file: str) -> tuple[dict[str, str], list[Problem]]:
-    """`gpu_activity_data_<device>.csv`: kernel -> full name of the operator that launched it first."""
+class Launchers(NamedTuple):
+    """Kernel -> full name of the operator that launched it first, and how many launches there were of all kernels."""
+
+    operators: dict[str, str]
+    launches: int
+    problems: list[Problem]
+
+
+def launchers(data: Buffer, file: str) -> Launchers:
+    """`gpu_activity_data_<device>.csv`, a row for each kernel."""
     losses = Losses(file)
-    columns = {"name": ("name",), "operator": ("op_full_name",)}
+    columns = {"name": ("name",), "operator": ("op_full_name",), "launches": ("occurrences",)}
     result: dict[str, str] = {}
+    launches = 0
     for block in csvtext.blocks(data, losses, columns, ("name", "operator")):
         for name, operator in zip(block.text("name"), block.text("operator"), strict=True):
             result.setdefault(name, operator)
-    return result, losses.problems()
+        counts, has_count = block.numbers("launches")
+        launches += int(counts[has_count & (counts > 0)].sum())
+    return Launchers(result, launches, losses.problems())
 
 
 def activities(data: Buffer, file: str, launched_by: dict[str, str] | None = None) -> Executions:

@@ -182,13 +182,18 @@ class _Loader:
             self._keep(found.problems)
             parts.add_executions(found.operators, found.executions, _gpu_clock(found.executions), name)
         launched_by: dict[str, str] = {}
+        launches = 0
         for name, data in self._each("gpu_kernels"):
-            more, problems = gpu.launchers(data, name)
-            launched_by |= more
-            self._keep(problems)
+            more = gpu.launchers(data, name)
+            launched_by |= more.operators
+            launches += more.launches
+            self._keep(more.problems)
         for name, data in self._each("gpu_activities"):
             found = gpu.activities(data, name, launched_by)
             self._keep(found.problems)
+            if len(found.executions) < launches:
+                what = "launches of kernels that are missing here, as gpu_activity_data counts them"
+                self._keep([Problem(name, what, launches - len(found.executions))])
             parts.add_activities(found.operators, found.executions, _gpu_clock(found.executions), name)
         for name, data in self._each("gpu_steps"):
             trace = gpu.step_trace(data, name)
@@ -222,7 +227,7 @@ class _Loader:
 
     def _with_shapes(self, found: cpu.Executions, kind: str) -> cpu.Executions:
         for name, data in self._each(kind):
-            return cpu.with_shapes(found, cpu.framework(data, name))
+            return cpu.with_shapes(found, cpu.framework(data, name), has_all=kind == "cpu_framework")
         return found
 
     def _timelines(self) -> None:

@@ -81,8 +81,15 @@ def pipeline(data: Buffer, file: str) -> Pipeline:
         else:
             stages[stage.id] = stage
     interval = _INTERVAL.search(data)
+    _count_absent(list(stages.values()), losses)
     found = _with_parents(list(stages.values()), losses)
     return Pipeline(found, int(interval[1]) if interval else MISSING, losses.problems())
+
+
+def _count_absent(stages: Sequence[PipelineStage], losses: Losses) -> None:
+    known = {stage.id for stage in stages}
+    named = {child for stage in stages for child in stage.children} | {stage.parent for stage in stages}
+    losses.add("stages that others name and that are not there", len(named - known - {MISSING}))
 
 
 def _stage(element: Any, losses: Losses) -> PipelineStage | None:
@@ -189,6 +196,7 @@ def pipeline_table(data: Buffer, file: str) -> Pipeline:
                 tree = tuple(int(child) for child in children if abs(child) < LIMIT)
                 stages.append(PipelineStage(stage, texts[0], workers, parent, tree, capacity, tuple(sizes)))
                 interval = _cell(texts[6], losses)
+    _count_absent(stages, losses)
     return Pipeline(stages, interval, losses.problems())
 
 
@@ -216,7 +224,11 @@ def batches(data: Buffer, file: str) -> Batches:
     usable = (is_time & np.isin(table[:, 1], list(_TIMES))) | is_queue
     losses.add("lines of an unknown kind", int((~usable).sum()))
     table = table[usable]
-    return Batches(_as_batches(table, np.where(table[:, 0] == 1, len(_TIMES), table[:, 1])), losses.problems())
+    found = _as_batches(table, np.where(table[:, 0] == 1, len(_TIMES), table[:, 1]))
+    lacks = [found[name] == MISSING for name in (*_TIMES.values(), "queue_size")]
+    is_partial = np.logical_or.reduce([column for column in lacks if not column.all()] or [np.zeros(len(found), bool)])
+    losses.add("batches without all of the lines that others have", int(is_partial.sum()))
+    return Batches(found, losses.problems())
 
 
 def _blocks_of_lines(data: Buffer, losses: Losses) -> Iterator[list[bytes]]:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.events import Event
-from instrument.ringfile import commit, record
+from instrument.ringfile import commit
 from instrument.ringfile.commit import Job, Notice, Report
 from instrument.ringfile.control import State
+from instrument.ringfile.unpack import unpack
 from instrument.write.exports import export_tensors
 from instrument.write.ring import Chunk
 from instrument.write.shared import PoolMemory
@@ -52,7 +53,7 @@ class Consumer:
     def encode(self, chunk: Chunk) -> Job:
         """Encode a record."""
         try:
-            event = record.unpack(chunk.payload, chunk.head_offset, self._encodes)
+            event = unpack(chunk.payload, chunk.head_offset, self._encodes)
         except CorruptMessage as error:
             event = Event(0, time.time())
             reason = f"its record was overwritten in memory: {error}"
@@ -133,7 +134,7 @@ class Drain:
         if jobs and not self._commit(jobs):
             return False
         for ring, position in zip(rings, positions, strict=True):
-            ring.release(position)
+            ring.release(ring.after_padding(position))
         return bool(jobs)
 
     def _commit(self, jobs: list[Job]) -> bool:

@@ -126,6 +126,10 @@ class Producer:
                 self._make_ready(array.nbytes)
             self._rings[self._favourite].staged_bytes = 0  # an interrupt may have left half of something
             self._choose()
+            if self._sent is not None:  # what comes next moves a head
+                self._confirm()
+                self._sent = None
+            self._rings[self._favourite].restart(array.nbytes)
         ring = self._rings[self._favourite]
         offset = ring.staged_bytes
         piece = array.data.cast("B")

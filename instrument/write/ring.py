@@ -10,9 +10,8 @@ record is contiguous wherever it begins. The producer fills the room behind the 
 dies. `stage` uses that: parts of the next record are put where they will be read long before the rest of it is known.
 
 The memory is a file, and the system writes each page to the disk that was changed since the last time. So a ring that
-is empty, whose head has come a page far, starts again at its beginning: behind a padding record, which is published
-together with the first record there. A slow training changes the same two pages again and again; one that fills the
-ring uses all of it.
+is empty, whose head has come a page far, starts again at its beginning, behind a padding record. A slow training
+changes the same two pages again and again; one that fills the ring uses all of it.
 
 Rejected: offsets that wrap instead of positions (empty and full look alike, and a position cannot tell how often the
 ring went round), and cutting a record in two at the end (each copy would have two halves).
@@ -30,6 +29,8 @@ from instrument.ringfile.record import ALIGNMENT_BYTES, HEADER_BYTES, PAD, SEALE
 
 #: An empty ring whose head has come so far starts again at its beginning.
 RESTART_BYTES = mmap.PAGESIZE
+#: What a record may have beside its first large part.
+_SPARE_BYTES = 64 << 10
 
 
 class Chunk(NamedTuple):
@@ -88,6 +89,15 @@ class Ring:
         end = words[self._head] + HEADER_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES
         return end - words[self._tail] <= self.capacity_bytes
 
+    def restart(self, length: int) -> None:
+        """Have a record of about `length` bytes stand at the beginning of a ring that is empty and has come far."""
+        words = self._words
+        head = words[self._head]
+        begin = head % self.capacity_bytes
+        if head == words[self._tail] and begin > RESTART_BYTES and length + _SPARE_BYTES <= begin:
+            record.write_pad(self.data, begin, self.capacity_bytes - begin - HEADER_BYTES)
+            words[self._head] = head + self.capacity_bytes - begin
+
     def put(self, pieces: Sequence[bytes | memoryview], length: int, sequence: int, head_offset: int = 0) -> bool:
         """Copy a record of `length` bytes in, what is staged and then `pieces`, and publish it.
 
@@ -113,7 +123,7 @@ class Ring:
             return False
         data, start = self.data, begin + HEADER_BYTES
         body_crc: int | None = 0
-        if head_offset:
+        if head_offset or self.staged_bytes:
             offset = start + self.staged_bytes
             for piece in pieces:
                 stop = offset + len(piece)
@@ -141,6 +151,15 @@ class Ring:
             if kind != PAD:
                 return Chunk(sequence, self.data[start : start + length], head_offset, position)
         return None
+
+    def after_padding(self, position: int) -> int:
+        """Return `position`, or the end of the padding there."""
+        while position != self._words[self._head]:
+            length, _, _, kind = record.FRONT.unpack_from(self.data, position % self.capacity_bytes)
+            if kind != PAD:
+                break
+            position += HEADER_BYTES + length
+        return position
 
     def seal(self) -> None:
         """Add the missing checksums of what is unread: it may be long before it is read.

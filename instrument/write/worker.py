@@ -131,6 +131,10 @@ class Worker:
         """Encode and commit what the ring holds, up to a batch of consecutive events; False where it holds nothing."""
         chunk = self._ring.get(self._position)
         if chunk is None:
+            position = self._ring.after_padding(self._position)
+            if position != self._position:
+                self._position = position
+                self._release()
             return False
         jobs: list[Job] = []
         size = 0

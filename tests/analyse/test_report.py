@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from instrument.analyse import layout, report
+from instrument.analyse.layout import Screen
 from instrument.analyse.profile import Profile, profile
+from instrument.errors import InstrumentError
 from tests.analyse.build import T0
 from tests.analyse.files import cpu_window, directory_of, event_file
 
@@ -154,3 +157,21 @@ def test_nothing_is_left_where_writing_fails(found: Profile, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         found.save(tmp_path / "file")
+
+
+def test_many_ranks_are_named_on_a_short_line(tmp_path: Path) -> None:
+    """As ranges: the numbers of 20 ranks in a row are two numbers."""
+    for rank in range(20):
+        event_file(tmp_path, [cpu_window(rank=rank)], rank)
+    lines = str(profile(tmp_path, device=3)).splitlines()
+    assert lines[1] == "  window 0, device 3 (there are 0 to 19: --device), cpu"
+    with pytest.raises(InstrumentError, match="it has 0 to 19"):
+        profile(tmp_path, device=64)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 240])
+def test_the_report_fits_a_screen(tmp_path: Path, width: int) -> None:
+    """Tables, notes and advice; only a word that is longer than a line is wider."""
+    event_file(tmp_path, [cpu_window()])
+    lines = report.text(profile(tmp_path), Screen(width), has_whole_names=True).splitlines()
+    assert [line for line in lines if layout.columns(line) > width and len(line.split()) > 1] == []

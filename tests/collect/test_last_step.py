@@ -152,10 +152,8 @@ def test_a_training_that_is_interrupted(tmp_path: Path, error: type[BaseExceptio
 
 
 @pytest.mark.parametrize(("freq", "expected"), [(None, [1, 5, 10, 12]), (6, [1, 6, 12]), (7, [1, 7])])
-def test_tensors_of_the_last_step_go_with_everything_else(
-    tmp_path: Path, freq: int | None, expected: list[int]
-) -> None:
-    """Unless they have a frequency of their own; an evaluation that follows changes nothing of them."""
+def test_tensors_of_the_last_step(tmp_path: Path, freq: int | None, expected: list[int]) -> None:
+    """They go with everything else, unless they have a frequency; an evaluation that follows changes nothing."""
     tensor, scalar = ops.TensorSummary(), ops.ScalarSummary()
 
     def step(number: int, params: Any) -> None:

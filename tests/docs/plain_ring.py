@@ -84,8 +84,9 @@ def read_ring(path: str, boot_id: bytes) -> RingFile:
     assert version == 1
     assert crc32c(data[16:2048]) == crc
     data_at, ring_bytes, rings = struct.unpack_from("<QQI", data, 16)
-    trusts = data[72:88] == boot_id != bytes(16)
-    texts, at = [], 88
+    (inode,) = struct.unpack_from("<Q", data, 88)
+    trusts = data[72:88] == boot_id != bytes(16) and inode == os.stat(path).st_ino
+    texts, at = [], 96
     for _ in range(3):
         (length,) = struct.unpack_from("<H", data, at)
         texts.append(data[at + 2 : at + 2 + length].decode())

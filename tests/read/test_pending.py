@@ -165,6 +165,30 @@ def test_a_copy(tmp_path: Path) -> None:
     assert facts(read(tmp_path / "copy"))["steps"] == list(range(8))
 
 
+@pytest.mark.parametrize("newer", ["ring", "file"])
+def test_a_copy_of_a_run_that_went_on(tmp_path: Path, newer: str) -> None:
+    """Copied while it recorded, ring and file are of different moments: every event that either has is read once."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "copy").mkdir()
+    recorder = Recorder(tmp_path / "run")
+    names = [os.path.basename(recorder.path), FILES["summary"]]
+    recorder.put(*(scalar(step) for step in range(4)))
+    recorder.commit(2, releases=False)
+    for name in names if newer == "file" else reversed(names):
+        shutil.copy(tmp_path / "run" / name, tmp_path / "copy" / name)
+        if recorder.sequence == 4:
+            recorder.commit(2)
+            recorder.put(*(scalar(step) for step in range(4, 9)))
+            recorder.commit(3, releases=False)
+    recorder.kill()
+    expected = list(range(7)) if newer == "file" else [0, 1, *range(4, 9)]
+    assert read(tmp_path / "copy").scalars("loss").step.tolist() == expected
+    recover.recover_all(str(tmp_path / "copy"))
+    run = read(tmp_path / "copy")
+    assert run.scalars("loss").step.tolist() == expected
+    assert run.damage == []
+
+
 def test_a_ring_that_takes_the_place_of_another(tmp_path: Path) -> None:
     """A later recorder's ring of the same name is looked at for itself."""
     for count in (3, 5, 4):

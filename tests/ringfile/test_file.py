@@ -41,9 +41,10 @@ def test_a_header_comes_back() -> None:
 
 def test_the_bytes_of_a_header() -> None:
     """Every byte stands where docs/format.md says."""
-    made = header.Header(16384, 65536, 2, 77, 88, 99, None, 1.5, bytes(range(16)), "node", "both", "e")
+    made = header.Header(16384, 65536, 2, 77, 88, 99, None, 1.5, bytes(range(16)), 44, "node", "both", "e")
     data = header.encode(made)
     fields = struct.pack("<QQIIQQQd", 16384, 65536, 2, 77, 88, 99, 2**64 - 1, 1.5) + bytes(range(16))
+    fields += struct.pack("<Q", 44)
     rest = (fields + b"\4\0node\4\0both\1\0e").ljust(2032, b"\0")
     assert data == b"INSTRING" + struct.pack("<II", 1, crc32c(rest)) + rest
 
@@ -343,7 +344,7 @@ def test_a_new_file(tmp_path: Path) -> None:
     assert status.st_size == made.file_bytes
     assert status.st_blocks * 512 >= made.file_bytes
     data = Path(path).read_bytes()
-    assert header.decode(data) == made
+    assert header.decode(data) == made._replace(inode=status.st_ino)
     assert header.decode_names(data) == [""] * 4
     other = os.open(path, os.O_RDONLY)
     assert locks.is_held(other) is True

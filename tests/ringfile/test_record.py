@@ -14,6 +14,8 @@ import pytest
 from instrument.errors import CorruptMessage
 from instrument.events import Event, Item
 from instrument.ringfile import record
+from instrument.ringfile import unpack as unpacking
+from instrument.ringfile.unpack import unpack
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -38,7 +40,7 @@ def written(event: Event, sequence: int = 7, sealed: bool = True) -> memoryview:
 def unpacked(memory: memoryview, trusts_unsealed: bool = False) -> Event:
     header = record.read_header(memory, 0, len(memory))
     record.verify(memory, 0, header, trusts_unsealed)
-    return record.unpack(memory[record.HEADER_BYTES :], header.head_offset)
+    return unpack(memory[record.HEADER_BYTES :], header.head_offset)
 
 
 def travel(event: Event) -> Event:
@@ -149,11 +151,11 @@ def test_step_and_time(step: int) -> None:
 
 def test_tags_that_change_from_step_to_step() -> None:
     """Encodings of tags are cached for a bounded number of sets of tags, and the right one is always taken."""
-    for step in range(3 * record._MOST_CACHED):
+    for step in range(3 * record.MOST_CACHED):
         scalars = {f"{step % 300}": 1.0 * step, "loss": 2.0}
         assert travel(Event(step, 0.0, (), scalars)).scalars == scalars
-    assert len(record._packers) <= record._MOST_CACHED
-    assert len(record._tags) <= record._MOST_CACHED
+    assert len(record._packers) <= record.MOST_CACHED
+    assert len(unpacking._tags) <= record.MOST_CACHED
 
 
 def test_items_keep_their_order(rng: np.random.Generator) -> None:
@@ -211,7 +213,7 @@ def test_staged_arrays(rng: np.random.Generator) -> None:
     pieces, length, head_offset = record.pack(event, [id(payload) for payload in payloads], len(staged))
     data = bytes(staged) + b"".join(pieces)
     assert len(data) == length
-    result = record.unpack(memoryview(data), head_offset)
+    result = unpack(memoryview(data), head_offset)
     assert result.scalars == {"loss": 3.0}
     assert [item[:2] for item in result.items] == [item[:2] for item in items]
     for item, original in zip(result.items, items, strict=True):
@@ -224,7 +226,7 @@ def test_a_tensor_as_encoded_content() -> None:
     array = np.arange(4, dtype=np.float32)
     memory = written(Event.of(1, 2.0, (Item("tensor", "t", array, "float32"),)))
     header = record.read_header(memory, 0, len(memory))
-    (item,) = record.unpack(memory[record.HEADER_BYTES :], header.head_offset, encodes=True).items
+    (item,) = unpack(memory[record.HEADER_BYTES :], header.head_offset, encodes=True).items
     assert isinstance(item.payload, list)
     assert bytes(item.payload[-1]) == array.tobytes()
     assert np.shares_memory(np.frombuffer(item.payload[-1], np.uint8), np.frombuffer(memory, np.uint8))
@@ -329,7 +331,7 @@ def harmless(payload: bytes, head_offset: int) -> None:
     """Unpack hostile bytes that no checksum guards: an event or one kind of exception, and no array outside."""
     for encodes in (False, True):
         try:
-            event = record.unpack(memoryview(payload), head_offset, encodes)
+            event = unpack(memoryview(payload), head_offset, encodes)
         except CorruptMessage:
             continue
         total = sum(item.payload.nbytes for item in event.items if isinstance(item.payload, np.ndarray))
@@ -376,13 +378,13 @@ def test_items_never_share_bytes() -> None:
     data[second + 12 : second + 20] = bytes(8)
     data[second + 20 : second + 28] = (128).to_bytes(8, "little")
     with pytest.raises(CorruptMessage, match="claims 128 bytes"):
-        record.unpack(memoryview(data), head_offset)
+        unpack(memoryview(data), head_offset)
 
 
 def test_numbers_without_end() -> None:
     """Counts beyond what a recorder writes are refused before anything is made for them."""
     head = struct.pack("<QdIIII", 1, 0.0, 2**20 + 1, 0, 0, 0) + bytes(8 * (2**20 + 1))
     with pytest.raises(CorruptMessage, match="scalars"):
-        record.unpack(memoryview(head), 0)
+        unpack(memoryview(head), 0)
     with pytest.raises(ValueError, match="at most"):
         record.pack(Event(1, 2.0, [Item("gap", "", b"")] * (2**17 + 1)))

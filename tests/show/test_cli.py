@@ -148,7 +148,7 @@ def test_ls_gives_a_line_a_run(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lenet[1] == "1 scalar, 1 image, 2 tensor, 1 histogram, 1 graph"
     assert lenet[2] == "0..8"
     assert re.fullmatch(r"19(69|70)-\d\d-\d\d \d\d:\d\d:20[+-]\d{4}", lenet[3])
-    assert lenet[4] == "1 superseded point, 1 unfinished end"
+    assert lenet[4] == "3 NaN or infinite from step 1, 1 superseded point, 1 unfinished end"
 
 
 def test_a_profile_is_listed_and_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

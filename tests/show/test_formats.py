@@ -18,7 +18,7 @@ from instrument.errors import InstrumentError
 from instrument.read.run import Run, read
 from instrument.show.cli import main
 from instrument.show.formats import export
-from instrument.show.formats.pictures import _png
+from instrument.show.formats.pictures import png
 from instrument.show.formats.text import _pieces
 from instrument.show.tags import TagFilter
 from instrument.values import Event, Image, Item
@@ -356,7 +356,7 @@ def test_a_picture_of_another_format_becomes_png(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     pillow.new("RGB", (5, 4), (255, 0, 0)).save(tmp_path / "x.bmp")
     found = Image((tmp_path / "x.bmp").read_bytes(), 4, 5, 3)
-    data = _png(found)
+    data = png(found)
     assert data.startswith(b"\x89PNG")
     np.testing.assert_array_equal(image.pixels(Image(data, 4, 5, 3)), image.pixels(found))
 

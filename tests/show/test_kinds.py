@@ -136,3 +136,17 @@ def test_a_pipe_gets_names_whole(
         assert " hidden: " not in out, call
         if verb in ("show", "scalars", "compare"):
             assert "x" * 3000 in out, call
+
+
+def test_programs_get_no_colours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON and CSV have none even where colours are forced; text has."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    path = RUNS["every kind"](tmp_path / "run")
+    for call in CALLS:
+        main(words_of(call, path, tmp_path / "out"))
+        out, _ = capsys.readouterr()
+        is_for_programs = "--json" in call or "--csv" in call
+        assert ("\x1b" in out) is (not is_for_programs and bool(out) and not call.startswith("report")), call

@@ -363,7 +363,7 @@ def test_several_paths(tree: Path, capsys: pytest.CaptureFixture[str], verb: str
     report = json.loads(out)
     names = [row["run"] for row in (report["runs"] if verb == "compare" else report)]
     assert list(dict.fromkeys(names)) == ["adam", "momentum", "plain"]
-    assert err.startswith("instrument: runs/notes.txt is no event file by its name")
+    assert err.startswith("instrument: runs/notes.txt is a text file, and no event file")
     assert err.count("\n") == 1
 
 

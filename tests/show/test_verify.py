@@ -13,6 +13,7 @@ import pytest
 from instrument import read
 from instrument.show.cli import main
 from tests.read.build import encoded, steps, write
+from tests.ringfile.build import FILES, Recorder, scalar
 
 
 @pytest.fixture
@@ -118,3 +119,81 @@ def test_what_is_no_regular_file_is_refused(
         kind = "a pipe" if path == "pipe" else "a device"
         assert f"{path} is {kind}; an event file or a directory is expected" in capsys.readouterr().err
     assert os.listdir() == ["pipe"]
+
+
+def killed(directory: Path) -> str:
+    """A run whose recorder was killed with five events in its ring."""
+    directory.mkdir(parents=True)
+    recorder = Recorder(directory)
+    recorder.put(*(scalar(step) for step in range(8)))
+    recorder.commit(3)
+    return recorder.kill()
+
+
+def test_verify_counts_what_a_ring_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Events in a killed recorder's ring are checked like those in files; a line says where they are, status is 0."""
+    ring = killed(tmp_path / "run")
+    assert main(["verify", "--json", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert [(row["frames"], row["values"]) for row in json.loads(out)] == [(9, 8), (0, 0)]
+    assert f"{ring} holds 5 events of a recorder that was killed" in err
+    assert f"`instrument repair {tmp_path / 'run'}`" in err
+    assert main(["verify", str(tmp_path / "run" / FILES["summary"])]) == 0
+    assert "holds 5 events" in capsys.readouterr().err
+
+
+def test_verify_of_a_damaged_ring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ring that is damaged is a row of its own, and the status is 1."""
+    ring = killed(tmp_path / "run")
+    data = bytearray(Path(ring).read_bytes())
+    data[0] ^= 1
+    Path(ring).write_bytes(data)
+    assert main(["verify", str(tmp_path)]) == 1
+    out, _ = capsys.readouterr()
+    assert "it does not begin as a ring file does; what it may hold cannot be shown" in out
+    assert out.endswith("3 files, 1 damaged\n")
+
+
+def test_repair_appends_what_a_ring_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without -o, event files of all runs below get their events, and the rings are gone; a second call says so."""
+    for name in ("a", "b/c"):
+        killed(tmp_path / name)
+    shown = [read(tmp_path / name).scalars("loss").value.tolist() for name in ("a", "b/c")]
+    assert main(["repair", str(tmp_path)]) == 0
+    err = capsys.readouterr().err
+    assert err.count("appended 5 events of") == 2
+    assert list(tmp_path.rglob(".instrument*")) == []
+    assert [read(tmp_path / name).scalars("loss").value.tolist() for name in ("a", "b/c")] == shown
+    assert main(["repair", str(tmp_path)]) == 0
+    assert "nothing to append" in capsys.readouterr().err
+
+
+def test_repair_beside_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An event file that is given by its path gets what the ring beside it holds."""
+    killed(tmp_path / "run")
+    assert main(["repair", str(tmp_path / "run" / FILES["summary"])]) == 0
+    assert "appended 5 events" in capsys.readouterr().err
+    assert main(["repair", str(tmp_path / "none")]) == 1
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_repair_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ring that cannot be used is left as it is, with the reason and the status 1."""
+    ring = killed(tmp_path / "run")
+    data = bytearray(Path(ring).read_bytes())
+    data[8] = 7
+    Path(ring).write_bytes(data)
+    assert main(["repair", str(tmp_path)]) == 1
+    assert "was left as it is: it has version 7" in capsys.readouterr().err
+    assert Path(ring).read_bytes() == data
+
+
+def test_repair_into_new_files_has_what_a_ring_holds(tmp_path: Path) -> None:
+    """With -o nothing is changed, and the copies have all events."""
+    ring = killed(tmp_path / "run")
+    before = (tmp_path / "run" / FILES["summary"]).read_bytes()
+    assert main(["repair", str(tmp_path / "run"), "-o", str(tmp_path / "out")]) == 0
+    assert os.path.exists(ring)
+    assert (tmp_path / "run" / FILES["summary"]).read_bytes() == before
+    assert len(read(tmp_path / "out").scalars("loss")) == 8
+    assert main(["verify", str(tmp_path / "out")]) == 0

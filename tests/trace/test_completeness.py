@@ -87,6 +87,7 @@ def test_a_file_of_an_iteration_is_named() -> None:
     event = {"ph": "X", "name": "Mul", "pid": 1, "tid": 2, "ts": "1", "dur": "2"}
     names = [f"device_0/timeline/{kind}_0_2_{place}.json" for kind in ("task_time", "hccl") for place in (1, 2)]
     files = {name: dump([event]) for name in names if name != names[3]}
+    files["device_0/start_info.0"] = encode.start_info(10**15, 5)
     assert absences(files) == {"hccl_0_2_2.json": "the file is missing: the tasks of communication in it are not known"}
 
 
@@ -106,6 +107,24 @@ def test_executions_that_the_sums_count_and_the_file_lacks_are_told() -> None:
             4,
         )
     ]
+
+
+def test_a_file_that_ends_with_a_line_too_early_is_told_by_the_others() -> None:
+    """Launches of kernels, stages, lines of batches, and lines of the framework that others count on."""
+    kernels = table(["name", "type", "op_full_name", "occurrences"], [["k", "cuLaunchKernel", "Mul-op0", 3]])
+    stages = [{"op_id": 0, "op_type": "Batch", "num_workers": 1, "children": [1]}]
+    batches = b"0 0 1 2 1000\n1 16 1 0 1000\n0 0 2 2 1001\n"
+    found = only({
+        "gpu_op_execute_timestamp_0.txt": timestamps({"Mul-op0": [(10**18, 1.0, 0)]}, "GpuOps"),
+        "gpu_activity_data_0.csv": kernels,
+        "activity_execute_timestamp_0.txt": b"k;7;1000000000000000000;5.0\n",
+        "pipeline_profiling_0.json": dump({"op_info": stages}),
+        "device_queue_profiling_0.txt": batches,
+    })  # fmt: skip
+    told = {one.what: one.amount for one in found.problems}
+    assert told["launches of kernels that are missing here, as gpu_activity_data counts them"] == 2
+    assert told["stages that others name and that are not there"] == 1
+    assert told["batches without all of the lines that others have"] == 1
 
 
 def test_losses_stand_with_their_device() -> None:

@@ -93,9 +93,10 @@ def test_operators() -> None:
 def test_kernels() -> None:
     """Names of kernels hold commas, blanks and semicolons; their type is that of the operator that launched them."""
     kernel = "void k<float, float>(int; float const*, 0)"
-    heading = ["name", "type", "op_full_name", "stream_id"]
-    launched_by, problems = gpu.launchers(table(heading, [[kernel, "cuLaunchKernel", "Default/a/Conv2D-op1", 7]]), "g")
-    assert (launched_by, problems) == ({kernel: "Default/a/Conv2D-op1"}, [])
+    heading = ["name", "type", "op_full_name", "stream_id", "occurrences"]
+    rows = [[kernel, "cuLaunchKernel", "Default/a/Conv2D-op1", 7, 2]]
+    launched_by, launches, problems = gpu.launchers(table(heading, rows), "g")
+    assert (launched_by, launches, problems) == ({kernel: "Default/a/Conv2D-op1"}, 2, [])
     data = f"{kernel};7;{EPOCH_NS + 5};3.206\n{kernel};17;{EPOCH_NS};19.131\nodd\n{kernel};1;2;3.".encode()
 
     found = gpu.activities(data, "f", launched_by)

@@ -110,6 +110,7 @@ def test_batches_are_moved_to_the_wall_clock() -> None:
     batches = {
         "dataset_iterator_profiling_0.txt": b"0 2 1 5 3000\n1 16 1 2 3000\n",
         "pipeline_profiling_0.json": b'{"op_info": []}',
+        "minddata_cpu_utilization_0.json": b'{"cpu_processor_num": 2}',
     }
     anchored = one({**window(start_monotonic_ns=1_000_000_000), **batches})
     assert anchored.batches["time_ns"].tolist() == [EPOCH_NS + 2_000_000_000]

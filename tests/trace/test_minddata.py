@@ -129,7 +129,9 @@ def test_batches() -> None:
         (101 * MS, 1, 12 * MS, 2 * MS, 14 * MS, 3, 16),
         (119 * MS, 2, -1, -1, 8 * MS, 0, 16),
     ]
-    assert found.problems == []
+    assert [(one.what, one.amount) for one in found.problems] == [
+        ("batches without all of the lines that others have", 1)
+    ]
 
 
 def test_batches_of_a_second_iterator() -> None:

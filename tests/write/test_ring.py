@@ -306,6 +306,26 @@ def test_an_empty_ring_starts_again_at_its_beginning() -> None:
     assert bytes(ring.data[3 * PAGE : 16 * PAGE]) == before
 
 
+def test_staged_records_start_again_too() -> None:
+    """Where they fit; the padding before them is released as a record is."""
+    ring = make(64 * PAGE)
+    before = bytes(ring.data[24 * PAGE : 64 * PAGE])
+    data = memoryview(bytes(range(256)) * 160)
+    for sequence in range(100):
+        ring.restart(len(data))
+        assert ring.stage(data) is not None
+        assert ring.put([b"head"], len(data) + 4, sequence, len(data))
+        assert take(ring) == (sequence, bytes(data) + b"head")
+    assert bytes(ring.data[44 * PAGE : 64 * PAGE]) == before[20 * PAGE :]
+    while ring.head % ring.capacity_bytes < 80 << 10:
+        assert ring.stage(data) is not None
+        assert ring.put([b"head"], len(data) + 4, 100, len(data))
+        take(ring)
+    ring.restart(0)
+    assert ring.get(ring.tail) is None
+    assert ring.after_padding(ring.tail) == ring.head != ring.tail
+
+
 def test_a_record_that_would_not_fit_there_is_put_where_the_head_is() -> None:
     """Of a ring that is empty all of it can be used, wherever its head is."""
     ring = make(16 * PAGE)

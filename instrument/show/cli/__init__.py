@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # it was closed before we started
             sys.stdout.flush()
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
-        return int(stop.code or 0)
+        return _end(int(stop.code or 0))
     except KeyboardInterrupt:
         with contextlib.suppress(ValueError):  # only the main thread may; a second Ctrl+C adds nothing
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -15,16 +15,12 @@ from instrument.values import KINDS, LINEAGE_KINDS
 
 _KINDS = [kind for kind in (*KINDS, "profile") if kind not in LINEAGE_KINDS]
 _COLUMNS = (
-    "run",
-    "path",
-    "ranks",
-    "state",
-    *(f"tags.{kind}" for kind in _KINDS),
-    "first_step",
-    "last_step",
-    "last_wall_time",
-)
-_LOSSES = ("missing_events", "damaged_places", "unfinished_ends")
+    "run", "path", "ranks", "state", *(f"tags.{kind}" for kind in _KINDS), "first_step", "last_step", "last_wall_time",
+)  # fmt: skip
+_COUNTS = (
+    "superseded_points", "nonfinite_points", "first_nonfinite_step", "missing_events", "damaged_places",
+    "unfinished_ends",
+)  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         forms.print_json([row for _, row in facts])
     elif arguments.csv:
-        forms.print_records((row for _, row in facts), (*_COLUMNS, "superseded_points", *_LOSSES))
+        forms.print_records((row for _, row in facts), (*_COLUMNS, *_COUNTS))
     else:
         shown = [_row(losses, row) for losses, row in facts]
         heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
@@ -70,7 +66,9 @@ def _row(losses: str, facts: describe.Row) -> dict[str, Cell]:
     tags = ", ".join(f"{count} {kind}" for kind, count in facts["tags"].items())
     ranks = len(facts["ranks"])
     row: dict[str, Cell] = {"RUN": name(facts["run"]), "RANKS": ranks if ranks > 1 else ""}
-    notes = ", ".join(filter(None, [describe.ending(facts["state"]), _superseded(facts), losses]))
+    notes = ", ".join(
+        filter(None, [describe.ending(facts["state"]), describe.listed_not_finite(facts), _superseded(facts), losses])
+    )
     row |= {"TAGS": tags or "-", "STEPS": "-", "LAST": "-", "NOTES": notes}
     if facts["first_step"] is not None:
         row |= {"STEPS": f"{facts['first_step']}..{facts['last_step']}", "LAST": clock(facts["last_wall_time"])}

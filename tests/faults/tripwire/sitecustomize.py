@@ -20,7 +20,7 @@ from typing import Any
 _FOLDERS = tuple(os.sep + os.path.join("instrument", room) + os.sep for room in ("write", "ringfile"))
 _FILE = os.sep + os.path.join("instrument", "eventfile", "writer.py")
 #: Between their lines nothing changes that another process sees.
-_PURE = ("message.py", "memory.py", "record.py", "header.py", "tag_names.py")
+_PURE = ("message.py", "memory.py", "record.py", "unpack.py", "header.py", "tag_names.py")
 #: So long is a place waited for where nobody died.
 _PATIENCE_LINES = 20_000
 
