@@ -11,8 +11,8 @@ from mindspore.train.callback import Callback
 
 from instrument import framework, marks
 from instrument.collect import lineage, ops, sources
-from instrument.collect.checkpoints import Checkpoints
 from instrument.collect.gatherer import Gatherer, Memory
+from instrument.collect.landscape_weights import LandscapeWeights
 from instrument.collect.options import RecordOptions, Specified, check_bool, check_directory, check_int, try_directory
 from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Due, Schedule
@@ -113,7 +113,6 @@ class SummaryCollector(Callback):
         self._on_every_rank = check_bool("on_every_rank", on_every_rank)
         custom = {} if custom_lineage_data is None else lineage.check_custom(custom_lineage_data, "custom_lineage_data")
         self._custom = {**lineage.from_environment(), **custom}
-        self._checkpoints: Checkpoints | None = None
         self._record: SummaryRecord | None = None
         self._schedule: Schedule | None = None
         self._gatherer = Gatherer(self._specified, self._custom)
@@ -122,7 +121,7 @@ class SummaryCollector(Callback):
         #: While one is under way.
         self._training: Training | None = None
         self._eval_step = 0
-        self._kept: Checkpoints | None = None
+        self._weights = LandscapeWeights(self._directory, self._specified.landscape)
         self._continued = ContinuedNotice()
         self._last_collected = -1
         self._last_evaluation: Any = None
@@ -148,7 +147,7 @@ class SummaryCollector(Callback):
         self._reach(self._count.last)
         self._training = Training(run_context, self._count.last)
         self._write_items(self._count.last, self._gatherer.at_the_beginning(params))
-        self._begin_checkpoints(params, goes_on=self._count.last == before > 0)
+        self._weights.begin(params, self._count.last, self._count.last == before > 0, self._gatherer)
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -169,7 +168,8 @@ class SummaryCollector(Callback):
         marks.begin_step(number)
         if self._record is None or self._training is None:
             return
-        step = self._training.begun = self._count.of(number)
+        step = self._count.of(number)
+        self._training.begin_step(step)
         self._reach(step)
         inbox = self._record.inbox
         inbox.is_open = False
@@ -178,8 +178,9 @@ class SummaryCollector(Callback):
         due = Due(True, True)
         if self._schedule is not None:
             due = self._schedule.due(step, self._count.last)
-        # What the last step gives waits in the inbox for the end of the training.
-        inbox.is_open = bool(due) or (self._schedule is not None and self._schedule.is_last(step))
+            if not due and self._schedule.is_last(step):  # what it gives waits in the inbox for the training's end
+                due = self._schedule.at_the_end
+        inbox.is_open = bool(due)
         inbox.wants_tensors = due.tensors
 
     @marks.hook
@@ -194,16 +195,21 @@ class SummaryCollector(Callback):
             self._schedule = self._make_schedule(params)
         step = self._count.of(number)
         due = self._schedule.due(step, self._count.last)
+        if due.tensors and self._schedule.is_last(step):
+            due = Due(True, True)
         self._count.last = step
         self._training.end_step(step, number)
-        if due:
+        if due or self._schedule.is_last(step) or self._training.is_stopping:
+            # Those of the last step wait for the end of the training: an evaluation would write over them.
+            self._record.inbox.is_open = self._training.has_values = True
+            self._record.inbox.wants_tensors = (due or self._schedule.at_the_end).tensors
             self._gatherer.attempt("summary operators' values", ops.gather, number)
+        if due:
             self._write(step, due, self._gatherer.once(params) if is_first else [], params)
         if due.values and self._record.beside is not None:
             self._record.beside.look_at_device()
         self._record.inbox.is_open = False
-        if self._checkpoints is not None and self._checkpoints.unit == "step":
-            self._save_weights(step, params)
+        self._weights.save("step", step, params, self._gatherer)
 
     @marks.hook
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -217,17 +223,13 @@ class SummaryCollector(Callback):
         # `model.fit` evaluates without telling this callback, and leaves the result for the end of the epoch.
         if sources.get(params, "metrics") is not None:
             self._collect_evaluation(self._count.last, params)
-        if self._checkpoints is not None and self._checkpoints.unit == "epoch":
-            self._save_weights(self._count.epoch_of(number), params)
+        self._weights.save("epoch", self._count.epoch_of(number), params, self._gatherer)
 
     def on_train_end(self, run_context: Any) -> None:
-        params = run_context.original_args()
         if self._record is None:
             return
         self._finish()
-        if self._checkpoints is not None:
-            checkpoints, steps = self._checkpoints, int(sources.get(params, "batch_num") or 0)
-            self._gatherer.attempt("landscape", lambda: checkpoints.end(steps))
+        self._weights.end(run_context.original_args(), self._gatherer)
         self._close()
 
     # ------------------------------------------------------------------ the hooks of an evaluation
@@ -307,9 +309,10 @@ class SummaryCollector(Callback):
         if training is None or self._schedule is None or self._record is None or self._last_collected == step:
             return
         if training.begun == step:
-            self._record.inbox.is_open = True
-            self._gatherer.attempt("summary operators' values", ops.gather, training.number)
-            self._write(step, Due(values=True, tensors=False), [], training.params)
+            if not training.has_values and sources.get(training.params, "metrics") is None:
+                self._record.inbox.is_open = True
+                self._gatherer.attempt("summary operators' values", ops.gather, training.number)
+            self._write(step, self._schedule.at_the_end, [], training.params)
             self._record.inbox.is_open = False
         else:  # a further step has begun and failed, and changed what there is but for the loss
             self._last_collected = step
@@ -328,25 +331,6 @@ class SummaryCollector(Callback):
             return  # a subclass of ours is told by both hooks
         self._last_evaluation = metrics
         self._write_items(step, self._gatherer.evaluation(params))
-
-    def _begin_checkpoints(self, params: Any, goes_on: bool) -> None:
-        if self._specified.landscape is None or framework.rank():
-            return
-        if self._kept is None or not goes_on:
-            goes_on = False
-            self._kept = Checkpoints(os.path.join(self._directory, "ckpt_dir"), self._specified.landscape)
-        checkpoints = self._checkpoints = self._kept
-        network, every, step = (
-            sources.get(params, "train_network"),
-            sources.steps_between_hooks(params),
-            self._count.last,
-        )
-        self._gatherer.attempt("landscape", lambda: checkpoints.begin(network, step, every, goes_on))
-
-    def _save_weights(self, number: int, params: Any) -> None:
-        checkpoints = self._checkpoints
-        if checkpoints is not None:
-            self._gatherer.attempt("landscape", lambda: checkpoints.save(number, params.train_network))
 
     # ------------------------------------------------------------------ the recorder
 
@@ -374,7 +358,7 @@ class SummaryCollector(Callback):
         record, self._record = self._record, None
         self._training = None
         self._schedule = None
-        self._checkpoints = None
+        self._weights.close()
         self._last_evaluation = None
         self._gatherer.forget()
         if record is not None:

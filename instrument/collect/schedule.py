@@ -49,6 +49,12 @@ class Schedule:
         """Return True for the last step, if its number is known."""
         return self.total_steps is not None and step - self.start == self.total_steps
 
+    @property
+    def at_the_end(self) -> Due:
+        """What the last step collects that was not due: tensors where they go with everything else."""
+        freq, limit = self._tensor_rule()
+        return Due(True, freq == self.collect_freq and limit is None)
+
     def _tensor_rule(self) -> tuple[int, int | None]:
         """The frequency for tensors, and at how many steps they end."""
         if self.tensor_freq is not None:

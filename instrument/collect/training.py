@@ -10,8 +10,8 @@ from instrument.collect import sources
 class Training:
     """Steps are counted as the run counts them; `last` is the last one before the training.
 
-    `begun` is the last step that has begun. `outputs` is what the network gave in the last step that ended, and
-    `number` is MindSpore's name for that step.
+    `begun` is the last step that has begun; `has_values` says that what summary operators gave in it was gathered.
+    `outputs` is what the network gave in the last step that ended, and `number` is MindSpore's name for that step.
     """
 
     def __init__(self, run_context: Any, last: int) -> None:
@@ -19,10 +19,15 @@ class Training:
         self.params = run_context.original_args()
         self.begun = self._ended = self._first = last
         self.number = 0
+        self.has_values = False
         self.outputs = self._outputs_now
         self._has_new_outputs = False
         self._first_epoch: int | None = None
         self._epoch = 0
+
+    def begin_step(self, step: int) -> None:
+        self.begun = step
+        self.has_values = False
 
     def begin_epoch(self, number: int) -> None:
         if self._first_epoch is None:

@@ -151,6 +151,31 @@ def test_a_training_that_is_interrupted(tmp_path: Path, error: type[BaseExceptio
     assert (run.state, run.starts[0].reason) == (FAILED, error.__name__)
 
 
+@pytest.mark.parametrize(("freq", "expected"), [(None, [1, 5, 10, 12]), (6, [1, 6, 12]), (7, [1, 7])])
+def test_tensors_of_the_last_step(tmp_path: Path, freq: int | None, expected: list[int]) -> None:
+    """They go with everything else, unless they have a frequency; an evaluation that follows changes nothing."""
+    tensor, scalar = ops.TensorSummary(), ops.ScalarSummary()
+
+    def step(number: int, params: Any) -> None:
+        losses(number, params)
+        tensor("w", ms.Tensor([float(number)]))
+        scalar("mean", ms.Tensor(float(number)))
+
+    loop = Loop(collector(tmp_path, collect_tensor_freq=freq), at_step=step, batch_num=12)
+    with loop.entered():
+        loop.call("on_train_begin")
+        loop.call("on_train_epoch_begin")
+        for number in range(1, 13):
+            loop.step(number)
+        scalar("mean", ms.Tensor(99.0))  # as `model.fit` evaluates, of which a collector is not told
+        loop.call("on_train_epoch_end")
+        loop.call("on_train_end")
+    run = read(tmp_path)
+    assert run.tensors("w").step.tolist() == expected
+    assert run.tensors("w")[expected[-1]].tolist() == [expected[-1]]
+    assert run.scalars("mean").value.tolist() == [1, 5, 10, 12]
+
+
 # ---------------------------------------------------------------- hyper-parameters
 
 
