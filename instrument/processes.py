@@ -204,12 +204,13 @@ def _folders(name: str) -> list[str]:
     """Return the folders in which a package lies, without importing it; none if it is not installed."""
     try:
         spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):  # a module whose `__spec__` was taken away, or a broken finder
+        if spec is None:
+            return []
+        # A package's folder stands in the folder to search; a module is a file there. Namespaces have several.
+        places = spec.submodule_search_locations
+        inner = [*places] if places is not None else [spec.origin or ""]
+    except (ImportError, ValueError, AttributeError, TypeError):  # no `__spec__`, a broken finder, an odd `sys.path`
         return []
-    if spec is None:
-        return []
-    # A package's folder stands in the folder to search; a module is a file there. Namespaces have several.
-    inner = [*spec.submodule_search_locations] if spec.submodule_search_locations is not None else [spec.origin or ""]
     return [os.path.dirname(os.path.abspath(path)) for path in inner if path]
 
 

@@ -19,6 +19,7 @@ _MOST_NAMED = 5
 _WHAT_HAPPENED = {
     "gone": "What was recorded before step {} is lost",
     "stalled": "Step {} and what follows cannot be written at the moment",
+    "kept": "Step {} is not in its file yet",
     "export": "A tensor of step {} cannot be exported",
     "sync": "What was recorded may not survive a power failure",
 }
