@@ -441,7 +441,7 @@ class PoolSink:
         producer = self._producer
         reason = "the disk takes nothing" if producer.pool.is_stalled else "there was no time"
         self._reason_left = producer.supervisor.exhausted or reason
-        self._ring_path = producer.supervisor.ring_path
+        self._ring_path = producer.supervisor.kept_in
         if producer.end() and not self._is_writing:  # an outer call may be in the middle of a file
             self._files.trim(producer.state)
         # Not before: a child that is forked meanwhile must be told, or it would wait for a lock that nobody gives back.

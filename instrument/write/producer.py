@@ -247,7 +247,7 @@ class Producer:
 
         A ring file keeps what cannot be written.
         """
-        if self.supervisor.ring_path:
+        if self.supervisor.kept_in:
             return
         self.pool.give_up()
         deadline = time.monotonic() + seconds
@@ -352,7 +352,7 @@ class Producer:
             return 0
         self._last_state = state
         left = max(self.last_sequence - state.sequence, 0)
-        if not self.supervisor.ring_path:
+        if not self.supervisor.kept_in:
             self.last_sequence = state.sequence
         self._sent = None
         self.forget_staged()

@@ -355,6 +355,11 @@ class Supervisor:
 
     # ------------------------------------------------------------------ the end
 
+    @property
+    def kept_in(self) -> str:
+        """The ring file that keeps what cannot be written; empty for anonymous memory, or a file that was deleted."""
+        return self.ring_path if self.ring_path and os.fstat(self._memory_fd).st_nlink else ""
+
     def end(self) -> bool:
         """End the workers, and wait until they are gone; return False if one stays."""
         self._is_over = True

@@ -162,7 +162,7 @@ class Worker:
                 break
             except OSError as error:
                 if self._gives_up(began):
-                    if self._config.ring_path:
+                    if self._config.ring_path and os.fstat(self._memory).st_nlink:
                         sys.exit(1)  # the ring file keeps it
                     self._consumer.commit_what_fits(self._pool.state, jobs, self._publish)
                     self._pool.set_stalled(self._index, 0)
