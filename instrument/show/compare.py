@@ -11,8 +11,9 @@ from instrument.read.run import Run
 from instrument.show import directions
 from instrument.show.describe import Row, flat, summary
 
-#: What a training lineage tells of results, not of how it was set up.
+#: What a training lineage tells of results, not of how it was set up: beginnings and ends of names.
 _RESULTS = ("train.algorithm.loss", "train.model.")
+_RESULT_ENDS = (".last_learning_rate",)
 _SETUP = ("train", "dataset", "custom")
 _SUMMARY = (
     "points", "last", "last_step", "nan_count", "positive_infinity_count", "negative_infinity_count",
@@ -73,4 +74,6 @@ def _differs(values: Sequence[Any]) -> bool:
 
 def _setup(run: Run) -> Row:
     known = {key: run.lineage[key] for key in _SETUP if key in run.lineage}
-    return {name: value for name, value in flat(known) if not name.startswith(_RESULTS)}
+    return {
+        name: value for name, value in flat(known) if not name.startswith(_RESULTS) and not name.endswith(_RESULT_ENDS)
+    }
