@@ -60,6 +60,17 @@ def _map_over(address: int, size_bytes: int, fd: int, offset: int) -> None:
         raise OSError(error, os.strerror(error))
 
 
+def detach(memory: memoryview) -> None:
+    """Put zeros in the place of a mapped file: a mapping holds the file open, and with it the lock."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
+    )  # fmt: skip
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+    libc.mmap(_address(memory), memory.nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+
+
 def populate(memory: memoryview) -> None:
     """Have the pages of a mapping provided at once: their first touch one by one costs many copies.
 

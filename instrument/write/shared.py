@@ -80,12 +80,17 @@ class PoolMemory(Control):
         self._count = self.header.ring_count
         # Not by `mmap.mmap`: it keeps a copy of the descriptor, and with it the lock.
         at, size_bytes = self.header.data_at, self.header.ring_bytes
-        words = memory.map_once(fd, 0, at)[CONTROL_AT:]  # pages may be larger than what stands before the words
-        super().__init__(words[: 8 * CONTROL_WORDS].cast("Q"))
+        self._front = memory.map_once(fd, 0, at)  # pages may be larger than what stands before the words
+        super().__init__(self._front[CONTROL_AT:][: 8 * CONTROL_WORDS].cast("Q"))
         self._datas = [memory.map_twice(fd, at + index * size_bytes, size_bytes) for index in range(self._count)]
         self.rings = [
             Ring(data, self.words, word_of(index, HEAD), word_of(index, TAIL)) for index, data in enumerate(self._datas)
         ]
+
+    def detach(self) -> None:
+        """Let the file go, at the end or in a forked child; nothing of it is used any more."""
+        for data in (self._front, *self._datas):
+            memory.detach(data)
 
     def populate(self) -> None:
         """Have all pages of the rings provided now."""

@@ -390,6 +390,8 @@ class Supervisor:
             _shut_down(worker.socket, socket.SHUT_RDWR)
         if is_empty and self._fds and self.ring_path:
             remove(self.ring_path, self._memory_fd)
+        if hasattr(self, "pool"):
+            self.pool.detach()
         self._close()
 
     def _is_drained(self) -> bool:
@@ -412,6 +414,7 @@ class Supervisor:
         self.monitor_end.close()
         self.readable.close()
         _close_all(self._fds)
+        self.pool.detach()
 
 
 def _epoll() -> select.epoll:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from instrument.ringfile import recover
 from instrument.values import Gap
 from instrument.write import pool
 from tests.faults.scripts import start
@@ -308,3 +310,25 @@ def immutable() -> Iterator[Callable[[Path], None]]:
             directory.chmod(0o700)
         else:
             subprocess.run(["chattr", "-i", str(directory)], check=True)
+
+
+def test_what_a_full_disk_does_not_take_is_kept(
+    small_disk_of: Callable[[str], Path], sink_at: OpenSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ring file stays behind a recorder that is closed meanwhile; what it holds is appended when there is room."""
+    disk = small_disk_of("40m")
+    sink = sink_at(1, directory=disk)
+    assert sink.write(scalar(0))
+    sink.flush()
+    ballast = disk / "ballast"
+    with open(ballast, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    assert all(sink.write(tensor(step, 10_000)) for step in range(1, 20))
+    sink.close()
+    assert (sink.stats.events, sink.stats.pending, sink.stats.lost) == (1, 19, 0)
+    assert any("19 events could not be written until the end" in message for message in said_at(caplog, "ERROR"))
+    ballast.unlink()
+    (result,) = recover.recover_all(str(disk))
+    assert (result.events, result.problem) == (19, "")
+    assert numbers(only_file(disk)) == [(step, float(step)) for step in range(20)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from instrument.ringfile import recover
 from tests.faults.scripts import finish, run, start
 from tests.write.build import files, only_file, steps, wait_for_workers_to_end, wait_until
 
@@ -158,3 +159,34 @@ assert recorder.write(scalar(1))
     out, _ = finish(process)
     assert out.split() == ["False", "False"]
     assert steps(only_file(tmp_path / "run")) == [0, 1]
+
+
+def test_a_child_does_not_keep_the_ring_alive(tmp_path: Path) -> None:
+    """Trainer and workers are killed at once, and a child lives on: what the ring holds is recovered all the same."""
+    body = """
+recorder = Recorder()
+assert recorder.write(scalar(0))
+recorder.sink.flush()
+worker = worker_pids(recorder.sink)[0]
+os.kill(worker, signal.SIGSTOP)
+assert all(recorder.write(scalar(step)) for step in range(1, 50))
+child = os.fork()
+if child == 0:
+    os.close(1)
+    os.close(2)
+    time.sleep(30)
+    os._exit(0)
+say(child)
+os.kill(worker, signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    out, _ = run(body, tmp_path / "run", 1, returncode=-9)
+    child = psutil.Process(int(out))
+    try:
+        wait_for_workers_to_end(tmp_path)
+        (result,) = recover.recover_all(str(tmp_path / "run"))
+        assert child.is_running()
+    finally:
+        child.kill()
+    assert (result.events, result.problem) == (49, "")
+    assert steps(only_file(tmp_path / "run")) == list(range(50))
