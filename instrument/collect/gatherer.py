@@ -168,6 +168,9 @@ class Memory:
         self.said: set[tuple[str, str]] = set()
         self._known: list[tuple[weakref.ref[Any], float]] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": []}  # a copy knows no optimisers
+
     def initial_rate(self, optimizer: Any) -> float | None:
         """Return the learning rate that an optimiser had before its first step here, that of a schedule at step 0.
 

@@ -80,6 +80,9 @@ class ContinuedNotice:
         self._network: weakref.ref[Any] | None = None
         self._has_told = self._has_told_another = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_network": None}  # a copy knows no network
+
     def look(self, count: StepCount, before: int, network: Any, directory: str) -> None:
         """Look at a training that begins; `before` is the last step of the one before it, 0 for none."""
         is_another = self._network is not None and self._network() is not network
