@@ -130,8 +130,8 @@ class Ring:
                 data[offset:stop] = piece
                 offset = stop
             body_crc = crc32c(data[start : start + head_offset]) if head_offset <= SEALED_BELOW_BYTES else None
-        else:  # as mostly: a record without a body is one piece
-            data[start : start + length] = pieces[0]
+        else:  # as mostly: a record without a body; pieces before its head are those of empty arrays
+            data[start : start + length] = pieces[-1]
         record.write_header(data, begin, sequence, length, head_offset, pieces[-1], body_crc)
         words[self._head] = end
         self.staged_bytes = 0

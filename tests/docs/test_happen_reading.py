@@ -151,8 +151,6 @@ READING: dict[str, Callable[[Path], Any]] = {
     "… exists; repair writes new files only, give another -o": lambda folder: verify.repair(
         str(_run(folder)), str(_run(folder))
     ),
-    "instrument: …": lambda folder: main(["show", str(folder / "nowhere")]),
-    "instrument profile: …": lambda folder: main(["profile", str(folder), "--rows", "-1"]),
     "--rows is …; it is a number of rows, or 0 for all of them": lambda folder: main(
         ["profile", str(folder), "--rows", "-1"]
     ),
@@ -160,7 +158,7 @@ READING: dict[str, Callable[[Path], Any]] = {
         ["landscape", str(folder), "--interval", "x"]
     ),
     "none of … runs in …: …": lambda folder: (_run(folder), main(["lineage", str(folder), "--where", "path == 'x'"])),
-    "instrument: wrote … frames into … files at …": lambda folder: (
+    "wrote … frames into … files at …": lambda folder: (
         _run(folder / "a"),
         main(["repair", str(folder / "a"), "-o", str(folder / "b")]),
     ),

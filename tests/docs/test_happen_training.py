@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,16 @@ import pytest
 
 pytest.importorskip("mindspore", reason="MindSpore is not installed")
 
-from instrument import Profiler, StopAtStep, SummaryCollector, SummaryLandscape, SummaryRecord, marks, schedule
+from instrument import (
+    Profiler,
+    StopAtStep,
+    SummaryCollector,
+    SummaryLandscape,
+    SummaryRecord,
+    marks,
+    processes,
+    schedule,
+)
 from instrument.collect import sources
 from instrument.errors import RecordingError
 from instrument.marks import MAX_NAMES
@@ -44,11 +52,9 @@ def _compute(folder: Path, **options: Any) -> Any:
 
 
 def _without_interpreter(folder: Path) -> None:
-    executable, sys.executable = sys.executable, ""
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "interpreters", list)
         SummaryRecord(folder, num_process=1).close()
-    finally:
-        sys.executable = executable
 
 
 def _many_names() -> None:
@@ -79,7 +85,6 @@ RECORDING: dict[str, Callable[[Path], Any]] = {
     "the network's output is empty": lambda _: sources.loss(_params(net_outputs=np.empty(0))),
     "no optimiser is found in the model or its network": lambda _: sources.optimizer(_params()),
     "the evaluation gave no metrics": lambda _: sources.metrics(_params(metrics=3)),
-    "sys.executable names no interpreter": _without_interpreter,
     "No worker can be started (…): … is written by the training process.": _without_interpreter,
     "There are more than … names of spans, … the latest: marks of further ones share a name. A name is best the same "
     "each time; what differs belongs elsewhere.": lambda _: _many_names(),
