@@ -118,10 +118,11 @@ def test_commands_that_are_not_run_exist() -> None:
     extras = set(setup["options.extras_require"])
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     known = {"instrument", "msrun", "python", "pip", "make", "git"}
+    of_an_environment = re.compile(r"[a-z]+/bin/")  # that a command before has made
     for page in [*RUN, *SAME, *SLOW]:
         for block in pages.blocks(page):
             for command in pages.commands(block) if block.language == "console" else ():
-                assert command.words[0] in known, f"{page}:{command.line}"
+                assert of_an_environment.sub("", command.words[0]) in known | {"mindinsight"}, f"{page}:{command.line}"
                 if command.words[0] == "make":
                     assert {word for word in command.words[1:] if "=" not in word} <= targets, f"{page}:{command.line}"
         text = (ROOT / page).read_text(encoding="utf-8")
