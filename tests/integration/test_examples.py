@@ -43,7 +43,7 @@ def test_lenet5_learns_and_shows_what_was_recorded(tmp_path: Path, mode: str) ->
     assert run.tensors("features")[90].shape == (32, 400)
     assert run.histograms("conv1.weight/auto")[90].count == 150
     assert run.histograms("logits")[90].counts.sum() == 320
-    assert [len(run.images("input_data/auto")), run.damage] == [10, []]
+    assert [len(run.images("input_data/auto")), run.damage] == [11, []]
     assert (run.graph is not None) == (mode == "graph")
     assert run.lineage["custom"] == {"dataset": "digits", "enlarged": 4}
     assert np.isclose(run.lineage["eval"]["metric"]["accuracy"], accuracy.value[-1])
