@@ -137,7 +137,7 @@ def test_mindinsight_takes_the_whole_directory(seen: dict[str, Any], directory: 
         assert (one["end"], one["size"]) == ({"offset": size, "why": "eof"}, size)
         assert one["versions"] == ["MindSpore.Event:1"]
         assert one["first_event"]["what"] == "version"
-        assert one["other"] == {}
+        assert one["other"] == {"none": 1}  # how the recorder ended, which MindInsight passes over
 
 
 def test_texts_are_skipped(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_the_lineage_is_equal(seen: dict[str, Any], directory: Path) -> None:
     assert "error" not in seen["lineage"]
     assert all(one["end"] == "eof" for one in seen["lineage"]["events"])
     for part in ("hyper_parameters", "algorithm", "train_dataset"):
-        assert set(theirs[part]) == set(ours["train"][part])
+        assert set(theirs[part]) == set(ours["train"][part]) - {"last_learning_rate"}  # a field that it does not know
         for name, value in theirs[part].items():
             expected = ours["train"][part][name]
             assert value == (pytest.approx(expected, rel=1e-6) if isinstance(value, float) else expected), name

@@ -52,14 +52,15 @@ def test_the_rate_is_the_one_that_was_used(script: Script, mode: str, name: str)
     assert run.scalars("loss/auto").value.tolist() == ran.expected[f"{name}/losses"].tolist()
 
 
-def test_the_last_rate_is_in_the_lineage(script: Script, mode: str) -> None:
-    """The lineage names the optimiser and its rate at the end, of the first group where there are several."""
+def test_the_rates_are_in_the_lineage(script: Script, mode: str) -> None:
+    """The lineage names the optimiser, its first and its last rate, of the first group where there are several."""
     ran = script("rates", mode)
     for name, rates in RATES.items():
         train = ran.run(name).lineage["train"]
         assert train["hyper_parameters"]["optimizer"] == "SGD"
         at_end = rates[0][-1] / (2 if name.startswith("experimental") else 1)  # the scheduler has moved on
-        assert train["hyper_parameters"]["learning_rate"] == pytest.approx(at_end, rel=2e-6)
+        assert train["hyper_parameters"]["learning_rate"] == pytest.approx(rates[0][0], rel=2e-6)
+        assert train["algorithm"]["last_learning_rate"] == pytest.approx(at_end, rel=2e-6)
         loss = ran.expected[f"{name}/losses"][-1]
         assert train["algorithm"]["loss"] == pytest.approx(loss, rel=2e-6)
 
