@@ -11,6 +11,7 @@ import mmap
 import os
 import weakref
 
+from instrument.eventfile import names
 from instrument.ringfile import create, header
 from instrument.ringfile.control import CONTROL_WORDS, Control, State
 from instrument.ringfile.header import CONTROL_AT
@@ -27,6 +28,8 @@ class StateFile:
         self._fd = -1
         self._remove: weakref.finalize[..., StateFile] | None = None
         target = files.target
+        if target.kind != names.SUMMARY:
+            return  # windows of a profiler go to one file, where an event is whole or cut off
         export = os.path.basename(files.export_directory)
         first = header.of_this_process(target.dialect, 1, mmap.PAGESIZE, target.max_file_bytes, export)
         try:

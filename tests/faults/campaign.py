@@ -237,11 +237,16 @@ def kill_workers_then_trainers(seed: int, folder: Path, kills: int) -> Tally:
             pause(rng.uniform(0, _LATER_SECONDS))
             trainer.kill()
             trainer.process.wait()
-            wait_until(lambda: not trainer.living(), BACKLOG_SECONDS)
-            recovered = recover.recover_all(plan.directory)
+            recovered: list[recover.Recovered] = []
+
+            def is_settled() -> bool:
+                """Recover; a worker that was just being started empties its ring itself."""
+                recovered.extend(recover.recover_all(plan.directory))
+                return not trainer.living() and not any(name.startswith(".") for name in os.listdir(plan.directory))
+
+            wait_until(is_settled, BACKLOG_SECONDS)
             tally.during["with a ring file" if recovered else "without a ring file"] += 1
             tally.complaints += [result.problem for result in recovered if result.problem or result.damage]
-            tally.complaints += [name for name in os.listdir(plan.directory) if name.startswith(".")]
             _check(plan, True, tally)
         return tally
 

@@ -13,7 +13,7 @@ def ran(script: Script, request: pytest.FixtureRequest) -> Ran:
 
 
 def test_numbers_are_recorded(ran: Ran) -> None:
-    """Python numbers and extents are scalars, tensors and histograms, a matrix is a picture; a boxed scalar is a number."""
+    """Python numbers and extents are scalars, tensors, histograms; a matrix is a picture, a boxed scalar a number."""
     run = ran.run()
     assert run.tags() == {
         "scalar": ["bool", "boxed", "extent", "float", "int"],
