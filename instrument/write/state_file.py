@@ -25,6 +25,7 @@ class StateFile:
 
     def __init__(self, files: Files, state: State) -> None:
         self._control: Control | None = None
+        self._memory = memoryview(bytearray())
         self._fd = -1
         self._remove: weakref.finalize[..., StateFile] | None = None
         target = files.target
@@ -38,8 +39,8 @@ class StateFile:
             return  # a reader sees a step that was under way in some of its files
         self._remove = weakref.finalize(self, _remove, path, self._fd, os.getpid())
         try:
-            words = memory.map_once(self._fd, 0, first.data_at)[CONTROL_AT:][: 8 * CONTROL_WORDS]
-            self._control = Control(words.cast("Q"))
+            self._memory = memory.map_once(self._fd, 0, first.data_at)
+            self._control = Control(self._memory[CONTROL_AT:][: 8 * CONTROL_WORDS].cast("Q"))
             self._set_name(0, os.path.basename(files.summary_path))
         except OSError:
             self.close()
@@ -64,8 +65,10 @@ class StateFile:
             self._remove()
 
     def abandon(self) -> None:
-        """Let go of it in a forked child."""
+        """Let go of it in a forked child, which must not keep others from recovering."""
         self._control = None
+        if self._memory.nbytes:
+            memory.detach(self._memory)
         fd, self._fd = self._fd, -1
         if self._remove is not None and self._remove.detach():
             os.close(fd)

@@ -190,3 +190,28 @@ os.kill(os.getpid(), signal.SIGKILL)
         child.kill()
     assert (result.events, result.problem) == (49, "")
     assert steps(only_file(tmp_path / "run")) == list(range(50))
+
+
+def test_a_child_does_not_keep_a_state_file_alive(tmp_path: Path) -> None:
+    """The same without workers: the file that tells how much counts is taken for what a killed trainer left."""
+    body = """
+recorder = Recorder()
+assert all(recorder.write(scalar(step)) for step in range(5))
+child = os.fork()
+if child == 0:
+    os.close(1)
+    os.close(2)
+    time.sleep(30)
+    os._exit(0)
+say(child)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    out, _ = run(body, tmp_path / "run", 0, returncode=-9)
+    child = psutil.Process(int(out))
+    try:
+        (result,) = recover.recover_all(str(tmp_path / "run"))
+        assert child.is_running()
+    finally:
+        child.kill()
+    assert (result.events, result.problem) == (0, "")
+    assert steps(only_file(tmp_path / "run")) == list(range(5))
