@@ -175,7 +175,8 @@ def test_parquet_without_pyarrow_is_one_sentence(
     assert main(["export", run.path, "--to", "parquet", "-o", str(tmp_path / "out")]) == 1
     assert capsys.readouterr() == (
         "",
-        "instrument: export to parquet needs pyarrow, which is not installed: pip install pyarrow\n",
+        "instrument: export to parquet needs pyarrow, which cannot be imported "
+        "(import of pyarrow halted; None in sys.modules): pip install 'pyarrow<26'\n",
     )
     assert not (tmp_path / "out").exists()
 

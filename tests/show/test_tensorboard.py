@@ -180,7 +180,7 @@ def test_our_own_export_comes_back(tmp_path: Path) -> None:
 def test_a_tree_keeps_its_places(tmp_path: Path) -> None:
     """Runs below a directory are at the same places below the new one."""
     import_runs(str(GOLDEN), str(tmp_path / "out"))
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["hparams", "styles", "torch"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["hparams", "styles", "tensorboardx", "torch"]
     assert len(read(tmp_path / "out" / "torch").scalars("loss")) == 20
 
 

@@ -20,13 +20,15 @@ def export(job: Job) -> Iterator[Written]:
     """Write `KIND.parquet` for each kind.
 
     Raises:
-        InstrumentError: pyarrow is not installed.
+        InstrumentError: pyarrow cannot be imported.
     """
     try:
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise InstrumentError("export to parquet needs pyarrow, which is not installed: pip install pyarrow") from None
+    except ImportError as error:  # releases from 26 on are there, perhaps, and refuse NumPy 1
+        raise InstrumentError(
+            f"export to parquet needs pyarrow, which cannot be imported ({error}): pip install 'pyarrow<26'"
+        ) from None
     for kind, tags in job.tags.items():
         types = _types(kind, pyarrow)
         schema = pyarrow.schema(types)
