@@ -48,7 +48,7 @@ def test_quick_run_reports_every_cell(report: Any) -> None:
 def test_figures_are_plausible(report: Any) -> None:
     """Nothing recorded is missing, and medians and ratios follow from the runs."""
     scalars, startup = report["medians"]["scalars"], report["medians"]["startup"]
-    assert scalars["ours"]["frames"] == 2002  # the version, and one event a step
+    assert scalars["ours"]["frames"] == 2002  # the version, one event a step, and the end
     assert 0 < scalars["ours"]["step_us_p50"] <= scalars["ours"]["step_us_p99"] <= scalars["ours"]["step_us_max"]
     assert scalars["ours"]["cpu_s"] >= scalars["ours"]["trainer_cpu_s"] > 0
     assert startup["ours"]["visible_ms"] > 0
