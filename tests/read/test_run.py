@@ -433,6 +433,9 @@ def test_a_path_without_a_run_says_what_is_there(tmp_path: Path) -> None:
         read(tmp_path / "missing")
     other = tmp_path / "model.ckpt"
     other.write_bytes(b"x")
+    with pytest.raises(NoSuchRun, match=r"model.ckpt is a text file, and no event file$"):
+        read(other)
+    other.write_bytes(bytes(100))
     with pytest.raises(NoSuchRun, match=r"model.ckpt is no event file by its name; one is called events\.out\."):
         read(other)
 

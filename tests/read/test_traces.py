@@ -130,7 +130,7 @@ def test_what_is_no_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoSuchRun, match=r"holds no window of a profile$"):
         traces.windows(empty)
     (tmp_path / "text").write_text("not an event file")
-    with pytest.raises(NoSuchRun, match=r"holds no window of a profile \(.*text: at byte 0"):
+    with pytest.raises(NoSuchRun, match=r"text is a text file; a profile is a run, one of its trace event files"):
         traces.windows(tmp_path / "text")
     with pytest.raises(OSError, match="missing"):
         traces.windows(tmp_path / "missing")

@@ -22,8 +22,10 @@ SMALL_RING = 64 << 10
 
 
 def process(sink: PoolSink, index: int = 0) -> Process:
-    """Worker `index` as it is now."""
-    found = sink._producer.supervisor.process(index)
+    """Return worker `index`, or its successor if it has just died."""
+    supervisor = sink._producer.supervisor
+    wait_until(lambda: supervisor.process(index) is not None)
+    found = supervisor.process(index)
     assert found is not None
     return found
 
