@@ -36,8 +36,8 @@ _STEPS_OF_CALLS = (
     "A step is from one call of Profiler.step() to the next: a micro-batch where it is called for each of them."
 )
 _STEPS_OF_EXECUTIONS = (
-    "No file has steps; these are the ones that the rows of kernels name. A step lasts from its first kernel to the "
-    "first one of the next step, the last step until its last kernel ends. Their parts are n/a."
+    "No file has steps; these are the ones that the rows of kernels name. A step lasts from its first task to the "
+    "first one of the next step, the last step until its last task ends. Their parts are n/a."
 )
 #: What the parts are, for who reads a report and not this page.
 _MEANINGS = (

@@ -215,7 +215,8 @@ class Assembly:
         if not self.has_steps():
             self.steps = steps_of_marks(self.spans)
         if not self.has_steps():
-            self.steps = steps_of_executions(self.executions)
+            # A task that waits belongs to its step, too: the device is free then.
+            self.steps = steps_of_executions(np.concatenate([self.executions, self.activities]))
             if self.has_steps():
                 self.metadata["steps_from"] = EXECUTIONS
         self.executions = self._placed(self.executions)

@@ -107,6 +107,6 @@ def test_waiting_is_neither_computing_nor_communication(tmp_path: Path) -> None:
     found = opened(tmp_path, kernel_details=details(*rows))
     (row,) = found.overlap.records()
     assert (row["computing_ns"], row["communication_ns"], row["overlapped_ns"]) == (10_000, 20_000, 5_000)
-    assert row["communication_not_overlapped_ns"] == 15_000
+    assert (row["communication_not_overlapped_ns"], row["free_ns"]) == (15_000, 15_000)
     assert sorted(found.operators["full_name"].tolist()) == ["MatMul", "hcom_allReduce__1"]
     assert len(found.capture.activities) == 3
