@@ -61,17 +61,23 @@ class StateFile:
     def close(self) -> None:
         """Remove the file: what stands in the event files counts. The end of the sink without `close` does it, too."""
         self._control, self._fd = None, -1
+        self._unmap()
         if self._remove is not None:
             self._remove()
 
     def abandon(self) -> None:
         """Let go of it in a forked child, which must not keep others from recovering."""
         self._control = None
-        if self._memory.nbytes:
-            memory.detach(self._memory)
+        self._unmap()
         fd, self._fd = self._fd, -1
         if self._remove is not None and self._remove.detach():
             os.close(fd)
+
+    def _unmap(self) -> None:
+        """Give the mapping up, which holds the file and its lock."""
+        if self._memory.nbytes:
+            memory.detach(self._memory)
+        self._memory = memoryview(bytearray())
 
 
 def _remove(path: str, fd: int, pid: int) -> None:
