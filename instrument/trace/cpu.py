@@ -24,7 +24,7 @@ _UNKNOWN = -2
 _INSTANCE = re.compile(r"-op\d+$")
 _INPUT = re.compile(r"^input_\d+:")
 #: What a file says of an input; others are damaged.
-_SHAPE = re.compile(r"input_\d+:(?:\[[-\d, ]*\]|NoShape)", re.ASCII)
+_SHAPE = re.compile(r"input_\d+:(?:\[[-\d, ]*\]|[A-Za-z]*Shape(?:\([^;]*\))?)", re.ASCII)
 
 
 class Executions(NamedTuple):

@@ -240,3 +240,10 @@ def test_many_executions_take_linear_time() -> None:
     many = cpu.executions(b"Mul;HostCpuOps;1795971808267267323,0.000591,0 \n" * 50_000, "f")
     assert (len(one.executions), len(many.executions)) == (200_000, 50_000)
     assert time.perf_counter() - started < 20
+
+
+def test_shapes_of_inputs_that_are_no_tensors() -> None:
+    """Tuples and inputs without a shape stand in MindSpore's own files, and are no damage."""
+    line = b"ReduceMean;ReduceMean-op0;689909143;input_1:[32, 120];input_2:TupleShape();input_3:NoShape;\n"
+    found = cpu.framework(line * 3, "f")
+    assert (found.kinds, found.problems) == ([("ReduceMean-op0", "[32, 120];TupleShape();NoShape")], [])
