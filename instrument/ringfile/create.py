@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 
+from instrument.descriptors import above_streams
 from instrument.ringfile import header as headers
 from instrument.ringfile import locks
 from instrument.ringfile.header import Header
 
 #: What a ring file is called until it is whole; whoever finds one that nobody holds may remove it.
 PART_SUFFIX = ".part"
-_FIRST_FD = 3
 _ATTEMPTS = 100
 
 
@@ -64,14 +63,8 @@ def initialise(fd: int, header: Header, allocates: bool = True) -> None:
 
 
 def _open(path: str) -> int:
-    """Open a new file for a descriptor above the standard streams' ones, which the program may have closed."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    if fd >= _FIRST_FD:
-        return fd
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)
-    finally:
-        os.close(fd)
+    """Open a new file."""
+    return above_streams(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
 
 
 def _remove(path: str) -> None:
