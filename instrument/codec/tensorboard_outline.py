@@ -15,8 +15,17 @@ from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_values as values
 from instrument.codec.outline import LIFECYCLE, Outline
 
-#: Plugin names by tag.
-Plugins = dict[str, str]
+
+class Plugins(dict[str, str]):
+    """Plugin names by tag, empty for a tag whose tensors came without one so far.
+
+    `is_late` is set once the name of such a tag is known after all, as where its first value is damaged: what was read
+    before is to be read again then.
+    """
+
+    is_late = False
+
+
 #: Of so many tags the plugins are kept; what further ones mean is guessed from their values.
 _MOST_PLUGINS = 50_000
 _Span = tuple[int, int]
@@ -104,6 +113,8 @@ def take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, e
     elif tb.TENSOR in parts and exact is not None and plugin == tb.HISTOGRAMS:
         found.other("histogram", tag, start, end, values.histogram_of_value)
     elif tb.TENSOR in parts:
+        if not plugin and len(plugins) < _MOST_PLUGINS:
+            plugins.setdefault(tag, "")
         _take_tensor(found, plugin, tag, data, parts[tb.TENSOR])
     for number, (kind, decode) in _OLD.items():
         if number in parts:
@@ -127,8 +138,9 @@ def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, w
         if span[0] == tb.PLUGIN_DATA:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
             for inner in wire.spans(data, start, end):
-                if inner[0] == tb.PLUGIN_NAME and len(plugins) < _MOST_PLUGINS:
-                    plugins.setdefault(tag, wire.text_at(data, *wire.expect(inner, wire.LENGTH_DELIMITED)))
+                if inner[0] == tb.PLUGIN_NAME and not plugins.get(tag) and len(plugins) < _MOST_PLUGINS:
+                    plugins.is_late |= tag in plugins
+                    plugins[tag] = wire.text_at(data, *wire.expect(inner, wire.LENGTH_DELIMITED))
                 elif inner[0] == tb.PLUGIN_CONTENT and tag == tb.HPARAMS_START:
                     found.other("hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), values.hparams)
 

@@ -49,15 +49,30 @@ class Search:
         """Where to read on behind the damaged frame at `offset`; the size of the file if no frame follows.
 
         That is its own end where its length holds and leads to another header or to the end: a payload may itself hold
-        frames (a recorded file), which are not this file's. Otherwise it is the next valid frame.
+        frames (a recorded file), which are not this file's. Otherwise it is the next valid frame. A few bytes at the
+        end of the file may be the beginning of a header, unless a valid frame begins in the payload and ends behind it:
+        then bytes were cut out, and the length leads into a later frame.
         """
         length = self.length(offset)
-        if length is not None:
-            end = offset + frame.OVERHEAD_BYTES + length
-            rest = self._size_bytes - end
-            if 0 <= rest < frame.HEADER.size or (rest >= frame.HEADER.size and self.length(end) is not None):
-                return end
-        return self.find(offset + 1)
+        if length is None:
+            return self.find(offset + 1)
+        end = offset + frame.OVERHEAD_BYTES + length
+        rest = self._size_bytes - end
+        if rest == 0 or (rest >= frame.HEADER.size and self.length(end) is not None):
+            return end
+        first = self.find(offset + 1)
+        return end if 0 < rest < frame.HEADER.size and not self._is_crossed(first, end) else first
+
+    def _is_crossed(self, start: int, end: int) -> bool:
+        """Return True if a valid frame from `start` on begins in the payload that ends before `end`, and ends later."""
+        last = end - frame.FOOTER.size
+        while start < last:
+            length = self.length(start)
+            start += frame.OVERHEAD_BYTES + (length or 0)
+            if start > last:
+                return True
+            start = self.find(start)
+        return False
 
     def length(self, offset: int) -> int | None:
         """The payload length in the header at `offset`; None if there is none, or with a wrong checksum."""

@@ -86,6 +86,10 @@ class EventFile:
     name: names.EventFileName
 
     def __post_init__(self) -> None:
+        self._plugins = tensorboard_outline.Plugins()
+        self._begin()
+
+    def _begin(self) -> None:
         self.points: dict[Key, FilePoints | NumberPoints] = {}
         self.told: list[Told] = []
         self.gaps: list[Gap] = []
@@ -102,7 +106,7 @@ class EventFile:
         self._last = b""
         self._numbers = Numbers()
         if self.name.kind == names.TENSORBOARD:
-            self._dialect, self._recall = _tensorboard(), alike.Recall()
+            self._dialect, self._recall = _tensorboard(self._plugins), alike.Recall()
         else:
             self._dialect, self._recall = _MINDSPORE, _RECALL
         self._irregular = irregular.Irregular(self._dialect, self._number_of)
@@ -124,7 +128,7 @@ class EventFile:
         return cls(path, name)
 
     def is_replaced(self) -> bool:
-        """Whether what was read so far is no longer what stands at the path, as far as its last bytes say."""
+        """Return True if the file must be read from its beginning: another one stands there, by its last bytes."""
         if self._identity is None:
             return False
         try:
@@ -139,7 +143,17 @@ class EventFile:
         return bytes(file.read(start, self.end - start))
 
     def read(self) -> None:
-        """Read on to the end of the file. One that cannot be opened is damage."""
+        """Read on to the end of the file. One that cannot be opened is damage.
+
+        What a tag of TensorBoard means may stand behind its first values: the file is read again then.
+        """
+        self._read_further()
+        if self._plugins.is_late:
+            self._plugins.is_late = False
+            self._begin()
+            self._read_further()
+
+    def _read_further(self) -> None:
         broken = [one for one in self.damage if one.offset < self.end]
         self.damage = []
         try:
@@ -423,9 +437,8 @@ _MINDSPORE = irregular.Dialect(outline.mindspore, outline.take_value, frozenset(
 _RECALL = alike.Recall()
 
 
-def _tensorboard() -> irregular.Dialect:
-    """The dialect of one file: what a tag's values are is said by its first one."""
-    plugins: tensorboard_outline.Plugins = {}
+def _tensorboard(plugins: tensorboard_outline.Plugins) -> irregular.Dialect:
+    """Return the dialect of one file: what the values of a tag are is said by its first one."""
     return irregular.Dialect(
         functools.partial(tensorboard_outline.outline, plugins=plugins),
         lambda found, *where: tensorboard_outline.take_value(found, plugins, *where),

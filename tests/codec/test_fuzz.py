@@ -109,7 +109,7 @@ def tensorboard_events() -> list[bytes]:
 def tensorboard_values_of(kind: str) -> list[bytes]:
     found = []
     for payload in tensorboard_events():
-        places = tensorboard_outline.outline(memoryview(payload), dict(_PLUGINS)).places
+        places = tensorboard_outline.outline(memoryview(payload), tensorboard_outline.Plugins(_PLUGINS)).places
         found += [payload[place.start : place.end] for place in places if place.kind == kind]
     return found
 
@@ -123,7 +123,7 @@ def of_outline(data: memoryview) -> Any:
 
 
 def of_tensorboard_outline(data: memoryview) -> Any:
-    found = tensorboard_outline.outline(data, dict(_PLUGINS))
+    found = tensorboard_outline.outline(data, tensorboard_outline.Plugins(_PLUGINS))
     return [place.decode(data[place.start : place.end]) for place in found.places if place.decode]
 
 

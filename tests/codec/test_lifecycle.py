@@ -63,7 +63,10 @@ def test_both_dialects_have_them() -> None:
     """Beside the version, or alone, they are no value of any series."""
     for version, outline in (
         (event.encode_version(1.0), mindspore),
-        (tensorboard_event.encode_version(1.0), lambda data: tensorboard_outline.outline(data, {})),
+        (
+            tensorboard_event.encode_version(1.0),
+            lambda data: tensorboard_outline.outline(data, tensorboard_outline.Plugins()),
+        ),
     ):
         payload = memoryview(b"".join([*version, lifecycle.encode_start(START)]))
         (place,) = outline(payload).places

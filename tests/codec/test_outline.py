@@ -88,7 +88,9 @@ def test_a_value_that_is_none_costs_only_itself() -> None:
     assert not found.is_regular
 
 
-@pytest.mark.parametrize("parse", [outline.mindspore, lambda data: tensorboard_outline.outline(data, {})])
+@pytest.mark.parametrize(
+    "parse", [outline.mindspore, lambda data: tensorboard_outline.outline(data, tensorboard_outline.Plugins())]
+)
 def test_no_bytes_do_harm(parse: Any, rng: np.random.Generator) -> None:
     """Random payloads, and good ones with random bytes: an outline within the payload, or `CorruptMessage`."""
     (good,) = payloads(*ALL_KINDS[:3])
@@ -114,7 +116,7 @@ def test_the_plugin_of_a_tag_is_remembered() -> None:
         content += wire.delimited(tb.METADATA, plugin) if with_metadata else b""
         return memoryview(wire.delimited(tb.SUMMARY, wire.delimited(tb.VALUE, content)))
 
-    plugins: dict[str, str] = {}
+    plugins = tensorboard_outline.Plugins()
     assert [place.kind for place in tensorboard_outline.outline(payload(False), plugins).places] == ["tensor"]
     for with_metadata in (True, False):
         found = tensorboard_outline.outline(payload(with_metadata), plugins)

@@ -14,7 +14,7 @@ from instrument.codec import event as mindspore
 from instrument.codec import lineage, schema, tensorboard_contents, tensorboard_event, tensorboard_lineage, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_graph as graph
-from instrument.codec.tensorboard_outline import outline
+from instrument.codec.tensorboard_outline import Plugins, outline
 from instrument.values import Event, Histogram, Image, Item, Lineage, Tensor, Text
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tensorboard" / "dialect.json").read_text(encoding="utf-8"))
@@ -34,7 +34,7 @@ def texts(*elements: str) -> Text:
 def back(payload: bytes, plugins: dict[str, str] | None = None) -> list[tuple[str, str, Any]]:
     """Kind, tag and value of all that a payload holds."""
     data = memoryview(payload)
-    found = outline(data, {} if plugins is None else plugins)
+    found = outline(data, Plugins(plugins or {}))
     assert found.problems == []
     return [
         (place.kind, place.tag, place.decode(data[place.start : place.end]) if place.decode else _number(data, place))

@@ -146,6 +146,16 @@ def test_resume_does_not_trust_a_length_that_leads_nowhere() -> None:
     assert resume(data, 0) == 50
 
 
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_resume_finds_a_frame_that_a_wrong_length_ends_in(cut: int) -> None:
+    """Where bytes were lost, the length may lead a few bytes before the end, as if a header began there."""
+    last = framed(b"last frame")
+    whole = framed(bytes(range(100)))
+    shortened = whole[: 50 - len(last) + cut] + whole[50:] + last
+    assert len(shortened) == len(whole) + cut
+    assert resume(shortened, 0) == len(shortened) - len(last)
+
+
 def test_resume_after_a_wrong_length_finds_the_next_frame() -> None:
     """Without a length there is only the search."""
     data = b"\x02" + framed(b"abc")[1:] + framed(b"next")

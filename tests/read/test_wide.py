@@ -75,7 +75,13 @@ class _Slow:
     def facts(self, path: Path) -> Facts:
         numbers: list[tuple[str, int, float, float]] = []
         histograms: list[tuple[str, int]] = []
-        for payload in _payloads(path.read_bytes()):
+        payloads = list(_payloads(path.read_bytes()))
+        for payload in payloads:
+            for field, _, summary in wire.fields(payload):
+                for number, _, value in wire.fields(summary) if field == 5 else ():  # type: ignore[arg-type]
+                    if number == 1:
+                        self._learn(value)  # type: ignore[arg-type]
+        for payload in payloads:
             step, wall_time, summaries = 0, 0.0, []
             for field, _, content in wire.fields(payload):
                 if field == 1:
@@ -91,11 +97,15 @@ class _Slow:
                         self._take(value, step, wall_time, numbers, histograms)  # type: ignore[arg-type]
         return numbers, histograms
 
+    def _learn(self, value: memoryview) -> None:
+        """Note the plugin of a tag: it holds for all its values, those before it too, as the first may be damaged."""
+        found = {field: content for field, _, content in wire.fields(value)}
+        if tb.METADATA in found and self._number == tb.SIMPLE_VALUE:
+            self._plugins.setdefault(str(found[1], "utf-8", "surrogateescape"), bytes(found[tb.METADATA]))  # type: ignore[arg-type]
+
     def _take(self, value: memoryview, step: int, wall_time: float, numbers: Any, histograms: Any) -> None:
         found = {field: content for field, _, content in wire.fields(value)}
         tag = str(found[1], "utf-8", "surrogateescape")  # type: ignore[arg-type]
-        if tb.METADATA in found and self._number == tb.SIMPLE_VALUE:
-            self._plugins.setdefault(tag, bytes(found[tb.METADATA]))  # type: ignore[arg-type]
         if self._number in found:
             form, content = ("<d", found[100]) if 100 in found else ("<f", found[self._number])
             numbers.append((tag, step, wall_time, struct.unpack(form, content)[0]))  # type: ignore[arg-type]
@@ -324,3 +334,18 @@ def test_the_time_grows_with_the_points(tmp_path: Path, one_each: bool) -> None:
 
         times.append(cost(everything))
     assert times[1] < 9 * times[0]
+
+
+def test_what_a_tag_means_may_stand_behind_its_first_values(tmp_path: Path) -> None:
+    """Where the value with the metadata is damaged, values before the next one that has it are numbers, too."""
+    frames = [event(step, 1e9 + step, tensor_number("loss", step / 2, step == 3)) for step in range(1, 5)]
+    path = write(tmp_path, "tensorboard", frames)
+    assert read(tmp_path).scalars("loss").value.tolist() == [0.5, 1.0, 1.5, 2.0]
+    assert read(tmp_path).tags() == {"scalar": ["loss"]}
+    path.write_bytes(b"".join(frames[:2]))
+    run = read(tmp_path)
+    assert run.tags() == {"tensor": ["loss"]}
+    path.write_bytes(b"".join(frames))
+    run.refresh()
+    assert run.tags() == {"scalar": ["loss"]}
+    assert run.scalars("loss").step.tolist() == [1, 2, 3, 4]
