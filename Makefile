@@ -73,14 +73,14 @@ docs: $(DOCS)/installed.stamp ## Build the documentation into build/site; a warn
 	@echo "Open build/site/index.html"
 
 # In a copy of the tree, where a few tests that read the source fail: it is not the source any more.
-messages: $(VENV)/test.stamp ## List the messages of the package that no test makes happen, slow tests among them (TESTS=tests/read)
+messages: $(VENV)/test.stamp ## List the messages of the package that no test makes happen, slow tests among them (TESTS=tests/runs)
 	@$(VENV)/bin/python -m tests.docs.unsaid $(or $(TESTS),tests) -m "slow or not slow"
 
 test-matrix: ## Run the tests on MindSpore 2.7 to 2.10 and NumPy 1.26 and 2 (ROWS="ms2.7.2-np1" for some)
 	@python=$$(tools/find-python $(PYTHON_VERSIONS)) && PYTHON= $$python tools/test_matrix.py $(ROWS)
 
 # What `make test` leaves out because it takes long. Tests that need what is not installed say so and are skipped.
-test-slow: $(VENV)/test.stamp $(DOCS)/installed.stamp ## Run all tests that take long (ARGS="tests/read" for some)
+test-slow: $(VENV)/test.stamp $(DOCS)/installed.stamp ## Run all tests that take long (ARGS="tests/runs" for some)
 	@$(VENV)/bin/python $(PIP_INSTALL) viztracer
 	@$(VENV)/bin/python -m pytest -m slow --durations=10 $(ARGS)
 

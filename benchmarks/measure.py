@@ -223,10 +223,10 @@ def _frames(folder: str) -> int:
 
 def _misplaced_values(folder: str, arrays: list[workloads.Array]) -> int:
     """How many values the recorded histograms count in another bucket than `numpy.histogram` does."""
-    from instrument.read.run import read
+    from instrument.runs.run import read_run
 
     misplaced = 0
-    for step, _, found in read(folder).histograms("value"):
+    for step, _, found in read_run(folder).histograms("value"):
         array = arrays[(step - 1) % len(arrays)]
         edges = np.append(found.left, found.max)
         misplaced += int(np.abs(np.histogram(array, bins=edges)[0] - found.counts).sum())

@@ -35,13 +35,13 @@ def _timed(read: Callable[[], int]) -> Figures:
 
 
 def _ours(folder: Path, decode: bool) -> Figures:
-    from instrument.read import event_file
-    from instrument.read.run import read
+    from instrument.runs import event_file
+    from instrument.runs.run import read_run
 
     assert event_file
 
     def run() -> int:
-        opened = read(folder)
+        opened = read_run(folder)
         found = [opened.points(kind, tag) for kind, tags in opened.tags().items() for tag in tags]
         if decode:
             for points in found:
@@ -64,7 +64,7 @@ def ours_decoded(folder: Path) -> Figures:
 
 def _listed(folder: Path, cache: str) -> Figures:
     """`instrument ls` on a tree, with an index in `cache`."""
-    from instrument.read import event_file
+    from instrument.runs import event_file
     from instrument.show.cli import ls, main
 
     assert event_file

@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from instrument.profiler.profiler import Profiler as Profiler
     from instrument.profiler.schedule import ProfilerAction as ProfilerAction
     from instrument.profiler.schedule import schedule as schedule
-    from instrument.read.run import Run as Run
-    from instrument.read.run import read as read
+    from instrument.runs.run import Run as Run
+    from instrument.runs.run import find_runs as find_runs
+    from instrument.runs.run import read as read
 
 __all__ = [
     "AicoreMetrics", "ExportType", "Profile", "Profiler", "ProfilerAction", "ProfilerActivity", "ProfilerLevel", "Run",
-    "StopAtEpoch", "StopAtStep", "SummaryCollector", "SummaryLandscape", "SummaryRecord", "__version__", "ops",
-    "profile", "read", "schedule", "span", "tensorboard_trace_handler",
+    "StopAtEpoch", "StopAtStep", "SummaryCollector", "SummaryLandscape", "SummaryRecord", "__version__", "find_runs",
+    "ops", "profile", "read", "schedule", "span", "tensorboard_trace_handler",
 ]  # fmt: skip
 
 _HOMES = {
@@ -62,8 +63,9 @@ _HOMES = {
     "ProfilerActivity": ("instrument.profiler.options", "ProfilerActivity"),
     "AicoreMetrics": ("instrument.profiler.options", "AicoreMetrics"),
     "ExportType": ("instrument.profiler.options", "ExportType"),
-    "Run": ("instrument.read.run", "Run"),
-    "read": ("instrument.read", None),
+    "Run": ("instrument.runs.run", "Run"),
+    "read": ("instrument.runs.run", "read"),
+    "find_runs": ("instrument.runs.run", "find_runs"),
     "Profile": ("instrument.analyse.profile", "Profile"),
     "profile": ("instrument.analyse.profile", "profile"),
     "load_ipython_extension": ("instrument.show.notebook", "load_ipython_extension"),

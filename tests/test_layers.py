@@ -106,13 +106,13 @@ ALLOWED: dict[str, set[str]] = {
     },
     # the reading half
     # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "read": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
+    "runs": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
-    "analyse": {"read", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
+    "analyse": {"runs", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
     "show": {
         "suggestions",
         "analyse",
-        "read",
+        "runs",
         "ringfile",
         "codec",
         "eventfile",
@@ -129,7 +129,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"show"},
 }
 WRITING = {"framework", "write", "collect", "profiler", "landscape", "checkup"}
-READING = {"read", "trace", "analyse", "show", "__main__"}
+READING = {"runs", "trace", "analyse", "show", "__main__"}
 
 
 @dataclass(frozen=True)

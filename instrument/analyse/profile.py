@@ -32,7 +32,7 @@ from instrument.analyse.compare import Comparison
 from instrument.analyse.operators import KeyAverages
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError, NoSuchRun
-from instrument.read.hints import ranges
+from instrument.runs.hints import ranges
 from instrument.trace.completeness import is_absence
 from instrument.trace.events import MISSING, Capture, Problem
 

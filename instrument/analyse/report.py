@@ -14,8 +14,8 @@ from instrument.analyse import layout, steps, timeline
 from instrument.analyse.layout import UNLIMITED, Screen
 from instrument.analyse.sums import window_of
 from instrument.analyse.table import Table
-from instrument.read import traces
-from instrument.read.hints import listed, ranges
+from instrument.runs import traces
+from instrument.runs.hints import listed, ranges
 
 if TYPE_CHECKING:
     from instrument.analyse.profile import Profile

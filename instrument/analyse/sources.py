@@ -13,8 +13,8 @@ from typing import Any
 
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError, NoSuchRun
-from instrument.read import traces
-from instrument.read.hints import absent, ranges
+from instrument.runs import traces
+from instrument.runs.hints import absent, ranges
 from instrument.trace import grouping, jsontext, load, marks
 from instrument.trace.events import Capture, Problem
 from instrument.trace.files import RawFiles, from_directory

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from instrument.read.ordering import natural
-from instrument.read.run import Run
+from instrument.runs.ordering import natural
+from instrument.runs.run import Run
 from instrument.show import directions
 from instrument.show.describe import Row, flat, summary
 

@@ -17,9 +17,9 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
-from instrument.read.points import Points, Scalars
-from instrument.read.run import Run
-from instrument.read.starts import KILLED, RUNNING
+from instrument.runs.points import Points, Scalars
+from instrument.runs.run import Run
+from instrument.runs.starts import KILLED, RUNNING
 from instrument.show.stages import stages
 from instrument.values import FAILED, KINDS, Graph, Histogram, Image, Landscape, Tensor, Text
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from instrument.read.ordering import natural
-from instrument.read.points import Scalars
+from instrument.runs.ordering import natural
+from instrument.runs.points import Scalars
 from instrument.show.tags import TagFilter
 
 MIN, MAX = "min", "max"

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from instrument.errors import CorruptMessage
-from instrument.read.points import clock
-from instrument.read.run import Run, find_runs, read
-from instrument.read.tail import Ending, Point, Tail, decoded
+from instrument.runs.points import clock
+from instrument.runs.run import Run, find_runs, read_run
+from instrument.runs.tail import Ending, Point, Tail, decoded
 from instrument.show import describe, forms
 from instrument.show.live import LiveDisplay, on_terminal
 from instrument.show.runs import named, tell
@@ -97,7 +97,7 @@ class _Followed:
 def _runs_at(path: str) -> Sequence[Run]:
     if os.path.isdir(path):
         return find_runs(path)
-    return [read(path)] if os.path.exists(path) else []
+    return [read_run(path)] if os.path.exists(path) else []
 
 
 def _until_end(

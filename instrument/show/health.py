@@ -28,7 +28,7 @@ import numpy as np
 
 from instrument._version import SUPPORTED_MINDSPORE, __version__
 from instrument.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt
-from instrument.read.run import Run, read
+from instrument.runs.run import Run, read_run
 
 #: Distribution -> what it is needed for, where that is no part of the base install.
 PACKAGES = {
@@ -205,7 +205,7 @@ def _read_back(place: str, expected: Mapping[str, Any]) -> str:
     """Every run of a trial holds what was written: so many points a tag, and their sum."""
     points, started = 0, time.perf_counter()
     for directory, kinds in expected.items():
-        run = read(os.path.join(place, directory))
+        run = read_run(os.path.join(place, directory))
         if run.damage or run.gaps:
             raise Failed(f"{directory}: {(*run.damage, *run.gaps)[0]}")
         for kind, tags in kinds.items():
@@ -227,7 +227,7 @@ def _sum(run: Run, kind: str, tag: str) -> tuple[int, float]:
 
 
 def _read_profile(path: str) -> str:
-    found = read(path).profile()
+    found = read_run(path).profile()
     steps, operators = found.steps["step"].tolist(), len(found.operators["full_name"])
     if not steps:
         raise Failed("the profile has no steps")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from instrument.errors import CorruptMessage
-from instrument.read.points import Points, Scalars, called, clock
-from instrument.read.run import Run, Runs
+from instrument.runs.points import Points, Scalars, called, clock
+from instrument.runs.run import Run, Runs
 from instrument.show import curve, describe
 from instrument.show.describe import flat, listed, losses, summary
 from instrument.show.tables import escape, name, number

@@ -16,8 +16,8 @@ from instrument.codec.scalar import to_float32
 from instrument.codec.tensorboard_lineage import TRAIN_FIELDS
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import frame, names
-from instrument.read.event_file import EventFile
-from instrument.read.run import Run, find_runs, read
+from instrument.runs.event_file import EventFile
+from instrument.runs.run import Run, find_runs, read_run
 from instrument.show.formats import Written
 from instrument.show.formats.folder import Folder
 from instrument.show.formats.in_order import Column, events
@@ -51,7 +51,7 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
     folder = Folder(out, force)
     found = Imported([], [], [], [])
     has_ours = False
-    for run in find_runs(path) if os.path.isdir(path) else [read(path)]:
+    for run in find_runs(path) if os.path.isdir(path) else [read_run(path)]:
         files = [file for file in run.contents.files if file.name.kind == names.TENSORBOARD]
         if not files:
             has_ours = True

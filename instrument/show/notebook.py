@@ -7,8 +7,8 @@ import shlex
 from typing import Any
 
 from instrument.errors import InstrumentError
-from instrument.read import folders
-from instrument.read.run import Run, Runs, find_runs, read
+from instrument.runs import folders
+from instrument.runs.run import Run, Runs, find_runs, read_run
 
 _USAGE = "usage: %instrument [DIR], with the directory of a run or of several, or an event file; without one: here"
 
@@ -35,6 +35,6 @@ def magic(line: str) -> Run | Runs | None:
 def open_at(path: str) -> Run | Runs:
     """The run at `path`; where there is none, the runs below it."""
     if not os.path.isdir(path) or folders.event_files(path):
-        return read(path)
+        return read_run(path)
     runs = find_runs(path)
-    return runs if runs else read(path)  # which says what there is instead
+    return runs if runs else read_run(path)  # which says what there is instead

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape as escape_html
 from typing import Any
 
-from instrument.read.points import called, clock
+from instrument.runs.points import called, clock
 from instrument.show import charts, compare, describe
 from instrument.show.compare import Side
 from instrument.show.describe import Row

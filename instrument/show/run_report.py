@@ -19,8 +19,8 @@ from typing import Any
 from instrument._version import __version__
 from instrument.analyse import report as profile_report
 from instrument.errors import CorruptMessage, InstrumentError
-from instrument.read.points import Scalars, called, clock
-from instrument.read.run import Run
+from instrument.runs.points import Scalars, called, clock
+from instrument.runs.run import Run
 from instrument.show import charts, compare, describe, directions, page_tables
 from instrument.show.charts import Line
 from instrument.show.compare import Side

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from instrument.errors import InstrumentError, NoSuchRun
-from instrument.read.hints import absent, no_event_file
-from instrument.read.run import Run, Runs, find_runs, read
+from instrument.runs.hints import absent, no_event_file
+from instrument.runs.run import Run, Runs, find_runs, read_run
 from instrument.show.describe import losses
 from instrument.show.terminal import tell as tell
 
@@ -96,7 +96,7 @@ def runs_at(path: str) -> Runs:
     """
     if not os.path.exists(path):
         raise NoSuchRun(f"{path} {absent(path)}; the directory of a run or of several, or an event file is expected")
-    runs = find_runs(path) if os.path.isdir(path) else Runs([read(path)], [])
+    runs = find_runs(path) if os.path.isdir(path) else Runs([read_run(path)], [])
     if not runs:
         raise NoSuchRun(no_event_file(path))
     for note in runs.notes:

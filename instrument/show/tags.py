@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from instrument.read.frames import matches
-from instrument.read.hints import nearest
-from instrument.read.points import quoted
-from instrument.read.run import Run
+from instrument.runs.frames import matches
+from instrument.runs.hints import nearest
+from instrument.runs.points import quoted
+from instrument.runs.run import Run
 
 _NAMED_AT_MOST = 5
 _GLOB = frozenset("*?[")

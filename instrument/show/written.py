@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from instrument.errors import InstrumentError
-from instrument.read.run import Run
+from instrument.runs.run import Run
 from instrument.show import forms
 from instrument.show.describe import Row
 from instrument.show.formats import Written

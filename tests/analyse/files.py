@@ -10,7 +10,7 @@ from typing import Any
 from instrument.codec import event, trace
 from instrument.values import Event, Item, Trace
 from tests.analyse.build import T0
-from tests.read.build import SECONDS, framed
+from tests.runs.build import SECONDS, framed
 from tests.trace import encoders
 
 NAMES = (

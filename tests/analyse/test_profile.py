@@ -17,7 +17,7 @@ from instrument.errors import InstrumentError, NoSuchRun
 from instrument.trace.events import Capture
 from tests.analyse.build import T0, capture, executions, operator, profile_of
 from tests.analyse.files import NAMES, STEP_NS, cpu_window, directory_of, event_file
-from tests.read.build import SECONDS, framed
+from tests.runs.build import SECONDS, framed
 
 SAMPLES = Path(__file__).resolve().parents[2].parent / "shared" / "traces" / "samples"
 

@@ -18,11 +18,11 @@ from instrument.codec import landscape as landscape_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.codec import trace as trace_codec
 from instrument.eventfile import crc
-from instrument.read import traces
 from instrument.ringfile import commit
+from instrument.runs import traces
 from instrument.values import FAILED, End, Event, Gap, Item, LossSurface, Start, Text, Trace
 from tests.docs import plain_frames, plain_reader, plain_tensorboard
-from tests.read import build
+from tests.runs import build
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",

@@ -16,13 +16,13 @@ from instrument.analyse import sums
 from instrument.analyse.table import Table
 from instrument.codec import gap, histogram, image, landscape, lineage, tensor, trace, wire
 from instrument.codec import tensorboard_values as tensorboard
-from instrument.read import run as runs
-from instrument.read import verify
+from instrument.runs import run as runs
+from instrument.runs import verify
 from instrument.show.cli import main
 from instrument.values import Event, Image, Item, Landscape, Lineage
 from tests.analyse import build as captures
 from tests.docs.happen import is_said, said
-from tests.read import build
+from tests.runs import build
 
 Given = Callable[[], Any]
 

@@ -21,8 +21,8 @@ from instrument.show.cli import doctor, main
 from instrument.values import Event, Gap, Item
 from tests.analyse.files import cpu_window, event_file
 from tests.docs.pages import ROOT
-from tests.read.build import framed, steps, write
-from tests.read.test_tensorboard import FILE
+from tests.runs.build import framed, steps, write
+from tests.runs.test_tensorboard import FILE
 from tests.show.runs import START, every_kind, lineage, training
 from tests.show.surfaces import no_path, plane, write_run
 from tests.show.test_tensorboard import parts_without_place

@@ -1,6 +1,6 @@
 """Run tests, and list the messages of the package that none of them made happen.
 
-    python -m tests.docs.unsaid tests/read tests/show
+    python -m tests.docs.unsaid tests/runs tests/show
 
 The tests run in a copy of the tree, in which each place of tests/docs/messages.py notes in a file what its message was.
 It is the source that is changed and no more, so that processes which tests start note theirs too. What was noted by

@@ -31,9 +31,9 @@ from instrument.codec.lineage import custom_message
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
 from instrument.events import Event, Item
-from instrument.read.run import Run, read
 from instrument.ringfile import recover
 from instrument.ringfile.header import is_ring_file
+from instrument.runs.run import Run, read_run
 from instrument.show.cli import main as command_line
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
@@ -137,7 +137,7 @@ class Round:
 
     def _check(self, when: str, directory: Path, is_recovered: bool = False) -> None:
         complain = self.complaints.append
-        run = read(directory)
+        run = read_run(directory)
         if run.damage or run.gaps:
             complain(f"{when}: damage {run.damage[:3]}, gaps {run.gaps[:3]}")
         steps = _steps(run)

@@ -12,7 +12,7 @@ import pytest
 
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.steps import PARTS
-from instrument.read import traces
+from instrument.runs import traces
 from tests.integration.conftest import Script
 
 STEPS, LAYERS = 5, 3

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from instrument import marks, read
-from instrument.read import traces
+from instrument.runs import traces
 from tests.integration.conftest import Script
 from tests.profiler.fake import Read, windows
 

@@ -19,7 +19,7 @@ import pytest
 
 from instrument.codec import lineage, schema, tensorboard_lineage
 from instrument.codec import text as text_codec
-from instrument.read.run import Run, read
+from instrument.runs.run import Run, read_run
 from instrument.show.formats import export
 from instrument.values import Event, Histogram, Item, Text
 from instrument.write.pool import open_sink
@@ -85,7 +85,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for one in [*map(event, STEPS), once()]:
         assert sink.write(one)
     sink.close()
-    export(read(folder / "live"), "tensorboard", folder / "exported")
+    export(read_run(folder / "live"), "tensorboard", folder / "exported")
     return folder
 
 
@@ -116,7 +116,7 @@ def pages(logdir: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def ours(logdir: Path) -> Run:
     """MindSpore's files of the live run."""
-    return read(logdir / "live")
+    return read_run(logdir / "live")
 
 
 def single(number: float) -> Any:

@@ -13,7 +13,7 @@ import pytest
 
 from instrument.profiler.options import Options
 from instrument.profiler.spans import RECORD
-from instrument.read import traces
+from instrument.runs import traces
 
 
 class FakeBackend:

@@ -11,7 +11,7 @@ import pytest
 from instrument.codec.trace import CHUNK_BYTES
 from instrument.errors import CorruptFrame, RecordingError
 from instrument.profiler.handover import hand_over
-from instrument.read import traces
+from instrument.runs import traces
 from instrument.write.pool import open_sink
 from instrument.write.readback import payloads
 from instrument.write.sink import Sink, Target

@@ -163,7 +163,7 @@ def test_a_full_disk_keeps_what_the_device_said(
     device.files = {"small.bin": b"y" * 100_000}
     profiler.start()
     profiler.stop()
-    from instrument.read import traces
+    from instrument.runs import traces
 
     last = traces.windows(disk)[-1]
     assert (last.number, last.problems) == (1, [])

@@ -16,7 +16,7 @@ from instrument.values import Event, Item
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 from tests.analyse.files import cpu_window, directory_of, event_file
-from tests.read.build import write
+from tests.runs.build import write
 from tests.show.runs import EVIL, every_kind, training
 from tests.show.surfaces import plane, write_run
 

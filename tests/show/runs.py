@@ -12,7 +12,7 @@ import numpy as np
 from instrument.codec import schema
 from instrument.codec.lineage import custom_message
 from instrument.values import Event, Item
-from tests.read.build import item, write, write_lineage
+from tests.runs.build import item, write, write_lineage
 
 #: 2023-11-14 22:13:20 in UTC.
 START = 1_700_000_000.0

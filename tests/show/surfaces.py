@@ -12,7 +12,7 @@ import numpy as np
 from instrument.codec import landscape
 from instrument.show.cli import main
 from instrument.values import Event, Item, LossSurface
-from tests.read.build import write
+from tests.runs.build import write
 
 #: Rows follow y, columns x; three holes.
 GRID = [[4.0, 2.0, 8.0, math.nan], [3.0, 1.0, 3.0, math.inf], [6.0, 2.0, -math.inf, 9.0]]

@@ -25,7 +25,7 @@ from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
 from instrument.values import Event, Gap, Item
 from tests.analyse.files import cpu_window, event_file
-from tests.read.build import SECONDS, framed, item, steps, write, write_lineage
+from tests.runs.build import SECONDS, framed, item, steps, write, write_lineage
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +100,7 @@ def test_version_and_help() -> None:
     code = """
 import sys
 from instrument.show.cli import main
-print(main(["--help"]), sorted({"numpy", "instrument.read.run"} & set(sys.modules)))
+print(main(["--help"]), sorted({"numpy", "instrument.runs.run"} & set(sys.modules)))
 """
     result = subprocess.run(
         [sys.executable, "-c", code],

@@ -21,11 +21,11 @@ from typing import Any
 
 import pytest
 
-from instrument.read.run import Run, read
-from instrument.read.tail import HANDOVER_S, Ending
+from instrument.runs.run import Run, read_run
+from instrument.runs.tail import HANDOVER_S, Ending
 from instrument.show.cli import main
 from instrument.show.live import LiveDisplay
-from tests.read.build import steps, write
+from tests.runs.build import steps, write
 from tests.show.runs import every_kind, training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,7 +148,7 @@ def following(*words: object, size: tuple[int, int] | None = None) -> Iterator[F
 
 
 def values(directory: Path) -> list[tuple[int, float]]:
-    return [(step, value) for step, _, value in read(directory).scalars("loss")]
+    return [(step, value) for step, _, value in read_run(directory).scalars("loss")]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -314,7 +314,7 @@ def test_a_recorder_that_hands_over_has_not_ended(tmp_path: Path) -> None:
     """A run without locks ends some seconds after the last lock was seen, not at once."""
     with recorder(tmp_path) as recording:
         recording.record(1)
-        over, clock = ending(read(tmp_path))
+        over, clock = ending(read_run(tmp_path))
         assert not over.is_over()
         clock.now += 1000
         assert not over.is_over()
@@ -328,14 +328,14 @@ def test_a_recorder_that_has_recorded_nothing_yet_is_waited_for(tmp_path: Path) 
     """A training may compile its network for minutes after it opened its recorder."""
     with recorder(tmp_path) as recording:
         recording.record(0)
-        over, clock = ending(read(tmp_path, follow=True), idle_s=1.0)
+        over, clock = ending(read_run(tmp_path, follow=True), idle_s=1.0)
         clock.now += 1000
         assert not over.is_over()
 
 
 def test_files_of_others_end_when_nothing_comes(tmp_path: Path) -> None:
     """They have no locks; a directory without files is waited for."""
-    run = read(tmp_path / "later", follow=True)
+    run = read_run(tmp_path / "later", follow=True)
     over, clock = ending(run, idle_s=5.0)
     assert not over.is_over()
     path = write(tmp_path / "later", steps("scalar", "loss", [1], 1.0, start=1.0))

@@ -15,14 +15,14 @@ import pytest
 
 from instrument.codec import image
 from instrument.errors import InstrumentError
-from instrument.read.run import Run, read
+from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
 from instrument.show.formats import export
 from instrument.show.formats.pictures import png
 from instrument.show.formats.text import _pieces
 from instrument.show.tags import TagFilter
 from instrument.values import Event, Image, Item
-from tests.read.build import framed, item, steps, write
+from tests.runs.build import framed, item, steps, write
 from tests.show.runs import EVIL, START, every_kind
 
 FLOAT32_TENTH = 0.10000000149011612
@@ -30,7 +30,7 @@ FLOAT32_TENTH = 0.10000000149011612
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    return read(every_kind(tmp_path / "run"))
+    return read_run(every_kind(tmp_path / "run"))
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -127,7 +127,7 @@ def test_two_points_of_a_step_are_two_files(tmp_path: Path) -> None:
     """Of two devices."""
     for device in (0, 1):
         write(tmp_path / "run", steps("tensor", "t", [7], float(device), start=1.0), device=device)
-    export(read(tmp_path / "run"), "npy", tmp_path / "out")
+    export(read_run(tmp_path / "run"), "npy", tmp_path / "out")
     arrays = [np.load(tmp_path / "out" / "tensor" / "t" / name)[0] for name in ("7.npy", "7~2.npy")]
     assert arrays == [0.0, 1.0]
 
@@ -192,7 +192,7 @@ def test_a_damaged_value_is_told(tmp_path: Path, to: str) -> None:
     payload = b"\x09" + bytes(8) + b"\x10\x01" + b"\x2a" + bytes([len(summary)]) + summary
     path.write_bytes(path.read_bytes() + framed([payload]))
 
-    _, left_out = export(read(tmp_path / "run"), to, tmp_path / "out")
+    _, left_out = export(read_run(tmp_path / "run"), to, tmp_path / "out")
 
     reason = "tensor 'w' at step 1: a tensor"
     out = tmp_path / "out"
@@ -317,7 +317,7 @@ def test_tags_cannot_leave_the_folder_or_collide(tmp_path: Path) -> None:
     tags = [*EVIL, "../up", "/abs", "a", "a/b", "a.npy", "points", "..", "", "x" * 3000]
     for kind in ("scalar", "tensor", "image"):
         write(tmp_path / kind, [Event.of(1, START, [item(kind, tag, 1.0) for tag in tags])])
-        written, _ = export(read(tmp_path / kind), "npy", tmp_path / "out" / kind)
+        written, _ = export(read_run(tmp_path / kind), "npy", tmp_path / "out" / kind)
         assert sorted(one.tag for one in written) == sorted(tags)
         assert len({one.file for one in written}) == len(tags)
         assert all(Path(one.file).resolve().is_relative_to(tmp_path / "out" / kind) for one in written)
@@ -329,7 +329,7 @@ def test_texts_in_csv_are_quoted_and_harmless(tmp_path: Path) -> None:
     """A CSV reader gives back each tag; a formula has an apostrophe before it."""
     tags = [*EVIL, 'a,"b"']
     write(tmp_path / "run", [Event(1, START, (), dict.fromkeys(tags, 1.0))])
-    export(read(tmp_path / "run"), "csv", tmp_path / "out")
+    export(read_run(tmp_path / "run"), "csv", tmp_path / "out")
     assert [row["tag"] for row in table(tmp_path / "out" / "scalar.csv")] == [
         "'" + tag if tag.startswith("=") else tag for tag in sorted(tags)
     ]
@@ -340,14 +340,14 @@ def test_other_types_of_tensors(tmp_path: Path) -> None:
     arrays = {"b": np.array([True, False]), "e": np.zeros((0, 3)), "s": np.array(0.1 + 0.2)}
     items = [Item("tensor", tag, array, array.dtype.name) for tag, array in arrays.items()]
     write(tmp_path / "run", [Event.of(1, START, items)])
-    export(read(tmp_path / "run"), "json", tmp_path / "json")
+    export(read_run(tmp_path / "run"), "json", tmp_path / "json")
     found = {
         row["tag"]: (row["shape"], row["values"]) for row in json.loads((tmp_path / "json/tensor.json").read_text())
     }
     assert found == {"b": ([2], [True, False]), "e": ([0, 3], []), "s": ([], [0.30000000000000004])}
     assert "".join(_pieces(np.array([1 + 2j]))) == '"(1+2j)"'
     assert "".join(_pieces(np.array(["a", 'b"'], object))) == '"a", "b\\""'
-    export(read(tmp_path / "run"), "npy", tmp_path / "npy")
+    export(read_run(tmp_path / "run"), "npy", tmp_path / "npy")
     for tag, array in arrays.items():
         np.testing.assert_array_equal(np.load(tmp_path / "npy" / "tensor" / tag / "1.npy"), array, strict=True)
 
@@ -367,7 +367,7 @@ def test_large_tensors_are_written_in_pieces(tmp_path: Path, to: str) -> None:
     """300,000 elements as text take less memory than the list of them would."""
     big = np.arange(300_000, dtype=np.float32)
     write(tmp_path / "run", [Event.of(step, START, (Item("tensor", "t", big, "float32"),)) for step in (1, 2)])
-    opened = read(tmp_path / "run")
+    opened = read_run(tmp_path / "run")
     opened.tags()
     del big
     tracemalloc.start()
@@ -381,7 +381,7 @@ def test_large_tensors_are_written_in_pieces(tmp_path: Path, to: str) -> None:
 def test_series_longer_than_a_batch(tmp_path: Path) -> None:
     """Every point is there, once and in order."""
     write(tmp_path / "run", (Event(step, START, (), {"x": step / 3}) for step in range(40_000)))
-    opened = read(tmp_path / "run")
+    opened = read_run(tmp_path / "run")
     for to in ("csv", "json", "npy"):
         export(opened, to, tmp_path / to)
     expected = [step / 3 for step in range(40_000)]

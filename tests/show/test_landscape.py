@@ -18,7 +18,7 @@ import pytest
 from instrument import read
 from instrument.show.cli import main
 from instrument.values import Event
-from tests.read.build import item, write
+from tests.runs.build import item, write
 from tests.show.surfaces import line, no_path, plane, write_run
 
 ROOT = Path(__file__).resolve().parents[2]

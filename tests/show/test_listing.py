@@ -9,7 +9,7 @@ import pytest
 
 from instrument.show.cli import main
 from instrument.values import Event
-from tests.read.build import item, write
+from tests.runs.build import item, write
 
 RUNS, TAGS = 1000, 100
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import instrument
-from instrument.read.run import Run, Runs, find_runs, read
+from instrument.runs.run import Run, Runs, find_runs, read_run
 from instrument.show import html
 from instrument.values import Event
-from tests.read.build import write
+from tests.runs.build import write
 from tests.show.runs import EVIL, START, every_kind, lineage, three, training
 
 VOID = ("img", "path", "circle", "polyline")
@@ -57,7 +57,7 @@ def shown(thing: Any) -> list[str]:
 
 def test_a_run_is_a_table_with_curves(tmp_path: Path) -> None:
     """A row for each tag; columns that say nothing are left out."""
-    run = read(training(tmp_path / "r", [4.0, math.nan, 1.0], [0.5]))
+    run = read_run(training(tmp_path / "r", [4.0, math.nan, 1.0], [0.5]))
     assert shown(run) == [
         f"r in {tmp_path / 'r'}", "kind", "tag", "curve", "last", "min", "max", "NaN", "points", "steps",
         "scalar", "eval/accuracy/auto", "0.5", "0.5", "0.5", "0", "1", "10..10",
@@ -78,7 +78,7 @@ def test_the_exact_html_of_a_small_table() -> None:
 
 def test_every_kind_of_series_is_shown(tmp_path: Path) -> None:
     """Numbers with a curve, pictures as themselves, everything else in words."""
-    run = read(every_kind(tmp_path / "r"))
+    run = read_run(every_kind(tmp_path / "r"))
     for kind, tags in run.tags().items():
         for tag in tags:
             assert shown(run.points(kind, tag))[0] == f"{kind} {tag}"
@@ -91,7 +91,7 @@ def test_every_kind_of_series_is_shown(tmp_path: Path) -> None:
 def test_a_long_series_says_how_much_is_shown(tmp_path: Path) -> None:
     """Both ends, and the number of all."""
     write(tmp_path, (Event(step, START, (), {"x": float(step)}) for step in range(100)))
-    texts = shown(read(tmp_path).scalars("x"))
+    texts = shown(read_run(tmp_path).scalars("x"))
     assert texts[-1] == "10 of 100 points are shown"
     assert [texts[at] for at in range(4, len(texts) - 1, 3)] == [str(step) for step in (*range(5), *range(95, 100))]
 
@@ -112,7 +112,7 @@ def test_texts_out_of_files_are_texts(tmp_path: Path, text: str) -> None:
     folder = tmp_path / text.replace("/", "_")
     write(folder, [Event(1, START, (), {text: 1.0})])
     lineage(folder, text, **{text: text})
-    run = read(folder)
+    run = read_run(folder)
     for thing in (run, run.scalars(text), run.lineage, find_runs(tmp_path)):
         texts = shown(thing)
         assert all(one.isprintable() for one in texts)

@@ -10,13 +10,13 @@ import pytest
 
 from instrument.codec import schema, wire
 from instrument.codec import tensorboard as tb
-from instrument.read.run import read
+from instrument.runs.run import read_run
 from instrument.show.cli import main
 from instrument.values import Event, Item
 from tests.analyse.build import T0
 from tests.analyse.files import NAMES, cpu_window, directory_of
-from tests.read.build import write
-from tests.read.test_tensorboard import FILE, event, value
+from tests.runs.build import write
+from tests.runs.test_tensorboard import FILE, event, value
 from tests.trace.encoders import timestamps
 
 
@@ -56,7 +56,7 @@ def test_hyperparameters_without_a_value(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / FILE).write_bytes(event(1, start))
     said = errors(capsys, "import", tmp_path / FILE, "-o", tmp_path / "out")
     assert said == [f"instrument: not imported: {FILE}: 1 hyper-parameters without a value"]
-    assert read(tmp_path / "out").lineage == {"custom": {"lr": 0.5}}
+    assert read_run(tmp_path / "out").lineage == {"custom": {"lr": 0.5}}
 
 
 def test_histograms_that_mindinsight_does_not_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_histograms_that_mindinsight_does_not_show(tmp_path: Path, capsys: pytes
     said = errors(capsys, "import", tmp_path / FILE, "-o", tmp_path / "out")
     words = "1 histograms have over 90 buckets: MindInsight shows none of them"
     assert said == [f"instrument: not imported: {FILE}: {words}"]
-    assert read(tmp_path / "out").histograms("h")[1].counts.size == 100
+    assert read_run(tmp_path / "out").histograms("h")[1].counts.size == 100
 
 
 def test_two_paths_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from instrument.show import charts
 from instrument.show.cli import main
 from instrument.values import Event, Gap, Histogram, Item
 from tests.analyse.files import cpu_window, event_file
-from tests.read.build import item, write
+from tests.runs.build import item, write
 from tests.show.runs import EVIL, START, every_kind, lineage, three, training
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tensorboard"

@@ -17,7 +17,7 @@ from instrument import read
 from instrument.show import directions
 from instrument.show.cli import main
 from instrument.values import Event
-from tests.read.build import steps, write
+from tests.runs.build import steps, write
 from tests.show.runs import EVIL, START, three, training
 
 

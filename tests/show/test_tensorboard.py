@@ -14,12 +14,12 @@ from instrument.codec import event as codec
 from instrument.codec import schema, wire
 from instrument.codec import tensorboard as tb
 from instrument.eventfile import names
-from instrument.read.run import Run, read
+from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
 from instrument.show.formats import export
 from instrument.show.importing import import_runs
 from instrument.values import Event, Item
-from tests.read.build import SECONDS, framed, steps, write
+from tests.runs.build import SECONDS, framed, steps, write
 from tests.show.runs import every_kind, lineage
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tensorboard"
@@ -59,10 +59,10 @@ def summary(step: int, *values: bytes, wall_time: float = 5.0) -> bytes:
 
 def test_every_point_goes_there_and_back(tmp_path: Path) -> None:
     """All kinds that TensorBoard has, values with all digits, steps and times."""
-    run = read(every_kind(tmp_path / "run"))
+    run = read_run(every_kind(tmp_path / "run"))
     written, left_out = export(run, "tensorboard", tmp_path / "out")
     assert left_out == ["1 superseded point: --superseded exports them too"]
-    copy = read(tmp_path / "out")
+    copy = read_run(tmp_path / "out")
     assert copy.damage == []
     expected = points(run, "graph")
     assert points(copy, "graph") == expected
@@ -78,7 +78,7 @@ def test_what_has_no_place_is_told(tmp_path: Path) -> None:
     graphs = [schema.message_class("GraphProto")(name=name).SerializeToString() for name in ("a", "b")]
     items = [Item("landscape", "surface", message), *(Item("graph", "", graph) for graph in graphs)]
     write(tmp_path / "run", [Event(1, 5.0, items, {"x": 1.0})])
-    written, left_out = export(read(tmp_path / "run"), "tensorboard", tmp_path / "out")
+    written, left_out = export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")
     assert [one.kind for one in written] == ["graph", "scalar"]
     assert left_out == [
         "1 landscape tag: TensorBoard has no place for them",
@@ -88,20 +88,20 @@ def test_what_has_no_place_is_told(tmp_path: Path) -> None:
 
 def test_scalars_are_in_a_file_of_their_own(tmp_path: Path) -> None:
     """Its name ends in 0; the other has everything else."""
-    export(read(every_kind(tmp_path / "run")), "tensorboard", tmp_path / "out")
+    export(read_run(every_kind(tmp_path / "run")), "tensorboard", tmp_path / "out")
     first, second = sorted((tmp_path / "out").iterdir())
     assert first.name.endswith(".0.0")
     assert second.name.endswith(".0.1")
-    assert list(read(first).tags()) == ["scalar"]
-    assert "scalar" not in read(second).tags()
+    assert list(read_run(first).tags()) == ["scalar"]
+    assert "scalar" not in read_run(second).tags()
 
 
 def test_lineage_becomes_hyperparameters_and_metrics(tmp_path: Path) -> None:
     """Those of the training, of the evaluation, and of the user."""
     write(tmp_path / "run", steps("scalar", "x", range(1, 4), 1.0, start=50.0))
     lineage(tmp_path / "run", optimizer="SGD", rate=0.1, accuracy=0.75, note="toy")
-    export(read(tmp_path / "run"), "tensorboard", tmp_path / "out")
-    copy = read(tmp_path / "out")
+    export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")
+    copy = read_run(tmp_path / "out")
     assert copy.lineage == {"hparams": {"optimizer": "SGD", "learning_rate": 0.1, "batch_size": 32.0, "note": "toy"}}
     assert list(copy.scalars("lineage/eval/accuracy")) == [(3, 52.0, 0.75)]
     assert list(copy.scalars("lineage/train/loss")) == [(3, 52.0, 0.25)]
@@ -112,8 +112,8 @@ def test_a_tag_of_two_kinds_has_two_names(tmp_path: Path) -> None:
     """The scalar keeps it."""
     values = [Item("tensor", "x", np.ones(2), "float64"), Item("tensor", "x/tensor", np.zeros(2), "float64")]
     write(tmp_path / "run", [Event(1, 5.0, values, {"x": 2.0})])
-    written, _ = export(read(tmp_path / "run"), "tensorboard", tmp_path / "out")
-    copy = read(tmp_path / "out")
+    written, _ = export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")
+    copy = read_run(tmp_path / "out")
     assert copy.tags() == {"scalar": ["x"], "tensor": ["x/tensor", "x/tensor_"]}
     np.testing.assert_array_equal(copy.tensors("x/tensor")[1], [0, 0])
     np.testing.assert_array_equal(copy.tensors("x/tensor_")[1], [1, 1])
@@ -128,8 +128,8 @@ def test_writers_have_folders(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         payload = codec.encode(Event(1, 5.0, (), {"x": float(device)}))[0]
         path.write_bytes(framed([b"".join(payload)]))
-    export(read(tmp_path / "run"), "tensorboard", tmp_path / "out")
-    found = {path.name: read(path).scalars("x")[1] for path in (tmp_path / "out").iterdir()}
+    export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")
+    found = {path.name: read_run(path).scalars("x")[1] for path in (tmp_path / "out").iterdir()}
     assert found == {"device 0 on node": 0.0, "device 1 on node": 1.0}
 
 
@@ -137,9 +137,9 @@ def test_steps_never_go_back(tmp_path: Path) -> None:
     """A restart's points come after those before them: TensorBoard drops what is behind a step that it has seen."""
     write(tmp_path / "run", steps("scalar", "x", range(6), 1.0, start=50.0))
     write(tmp_path / "run", steps("scalar", "x", range(3, 8), 2.0, start=100.0), seconds=SECONDS + 100)
-    _, left_out = export(read(tmp_path / "run"), "tensorboard", tmp_path / "out")
+    _, left_out = export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")
     (path,) = (tmp_path / "out").iterdir()
-    series = read(path).scalars("x", superseded=True)
+    series = read_run(path).scalars("x", superseded=True)
     assert series.step.tolist() == list(range(8))
     assert series.value.tolist() == [1.0] * 3 + [2.0] * 5
     assert left_out == ["3 superseded points: --superseded exports them too"]
@@ -152,9 +152,9 @@ def test_steps_never_go_back(tmp_path: Path) -> None:
 def test_files_of_others_are_imported(tmp_path: Path, name: str) -> None:
     """Old and new style: every series with its kind, steps, times and values."""
     found = import_runs(str(GOLDEN / name), str(tmp_path / "out"))
-    run = read(tmp_path / "out")
+    run = read_run(tmp_path / "out")
     assert [names.recognise(Path(path).name).kind for path in run.files] == [names.SUMMARY]  # type: ignore[union-attr]
-    assert points(run) == points(read(GOLDEN / name))
+    assert points(run) == points(read_run(GOLDEN / name))
     assert sum(one.points for one in found.written) == sum(map(len, points(run).values()))
     assert found.left_out == []
 
@@ -162,15 +162,15 @@ def test_files_of_others_are_imported(tmp_path: Path, name: str) -> None:
 def test_hyperparameters_become_lineage(tmp_path: Path) -> None:
     """Those of other names are the user's own."""
     import_runs(str(GOLDEN / "hparams"), str(tmp_path / "out"))
-    assert read(tmp_path / "out").lineage == {"custom": {"lr": 0.1, "name": "sgd", "nesterov": 1.0}}
+    assert read_run(tmp_path / "out").lineage == {"custom": {"lr": 0.1, "name": "sgd", "nesterov": 1.0}}
 
 
 def test_our_own_export_comes_back(tmp_path: Path) -> None:
     """Train lineage is in its place again, the user's facts are the user's."""
-    run = read(every_kind(tmp_path / "run"))
+    run = read_run(every_kind(tmp_path / "run"))
     export(run, "tensorboard", tmp_path / "there")
     import_runs(str(tmp_path / "there"), str(tmp_path / "back"))
-    back = read(tmp_path / "back")
+    back = read_run(tmp_path / "back")
     assert points(back, "graph") == points(run, "graph")
     known = run.lineage["train"]["hyper_parameters"]
     assert back.lineage["train"]["hyper_parameters"] == known
@@ -181,7 +181,7 @@ def test_a_tree_keeps_its_places(tmp_path: Path) -> None:
     """Runs below a directory are at the same places below the new one."""
     import_runs(str(GOLDEN), str(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["hparams", "styles", "tensorboardx", "torch"]
-    assert len(read(tmp_path / "out" / "torch").scalars("loss")) == 20
+    assert len(read_run(tmp_path / "out" / "torch").scalars("loss")) == 20
 
 
 def test_restarts_stay_restarts(tmp_path: Path) -> None:
@@ -191,9 +191,9 @@ def test_restarts_stay_restarts(tmp_path: Path) -> None:
         frames = [summary(step, scalar("x", seconds), wall_time=wall_time + step) for step in range(first, 6)]
         (tmp_path / "run" / f"events.out.tfevents.{seconds}.host.1.0").write_bytes(b"".join(frames))
     import_runs(str(tmp_path / "run"), str(tmp_path / "out"))
-    series = read(tmp_path / "out").scalars("x")
+    series = read_run(tmp_path / "out").scalars("x")
     assert series.value.tolist() == [100.0] * 3 + [200.0] * 3
-    assert len(read(tmp_path / "out").scalars("x", superseded=True)) == 9
+    assert len(read_run(tmp_path / "out").scalars("x", superseded=True)) == 9
 
 
 def test_two_files_of_one_second(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_two_files_of_one_second(tmp_path: Path) -> None:
         path = tmp_path / "run" / f"events.out.tfevents.100.host.1.{number}"
         path.write_bytes(summary(1, scalar(f"x{number}", number)))
     import_runs(str(tmp_path / "run"), str(tmp_path / "out"))
-    assert read(tmp_path / "out").tags() == {"scalar": ["x0", "x1"]}
+    assert read_run(tmp_path / "out").tags() == {"scalar": ["x0", "x1"]}
     assert sorted(path.name.split(".")[4] for path in (tmp_path / "out").iterdir()) == ["100", "101"]
 
 
@@ -211,8 +211,8 @@ def test_one_tag_twice_at_one_moment(tmp_path: Path) -> None:
     """Both values are kept, in their order."""
     (tmp_path / FILE).write_bytes(summary(1, scalar("x", 1.0), scalar("x", 2.0)) + summary(1, scalar("x", 3.0)))
     import_runs(str(tmp_path / FILE), str(tmp_path / "out"))
-    assert read(tmp_path / "out").scalars("x", superseded=True).value.tolist() == [1.0, 2.0, 3.0]
-    assert read(tmp_path / "out").scalars("x").value.tolist() == [3.0]
+    assert read_run(tmp_path / "out").scalars("x", superseded=True).value.tolist() == [1.0, 2.0, 3.0]
+    assert read_run(tmp_path / "out").scalars("x").value.tolist() == [3.0]
 
 
 def parts_without_place() -> Iterator[bytes]:
@@ -235,13 +235,13 @@ def test_what_has_no_place_is_counted(tmp_path: Path, capsys: pytest.CaptureFixt
         f"{FILE}: 1 of log message: there is no place for them",
         f"{FILE}: 1 tags are not UTF-8: the bytes that are not stand as \\udcXX",
     ]
-    assert read(tmp_path / "out").tags() == {"scalar": ["t\\udcff", "x"]}
+    assert read_run(tmp_path / "out").tags() == {"scalar": ["t\\udcff", "x"]}
 
 
 def test_a_copy_of_ours_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files of TensorBoard's dialect beside ours hold nothing that is not there already; a folder in use is refused."""
     write(tmp_path / "run", steps("scalar", "x", range(3), 1.0, start=5.0))
-    export(read(tmp_path / "run"), "tensorboard", tmp_path / "there")
+    export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "there")
     (copy,) = (tmp_path / "there").iterdir()
     copy.rename(tmp_path / "run" / copy.name)
     assert main(["import", str(tmp_path / "run"), "-o", str(tmp_path / "out")]) == 1
@@ -272,7 +272,7 @@ def complex_run(folder: Path) -> Path:
 def test_complex_tensors_are_values_and_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They are read, shown and exported, to TensorBoard's files too; `verify` finds nothing wrong."""
     folder = complex_run(tmp_path / "run")
-    run = read(folder)
+    run = read_run(folder)
     assert len(run.tags()["tensor"]) == 4
     for tag in run.tags()["tensor"]:
         (tensor,) = run.tensors(tag).values
@@ -283,5 +283,5 @@ def test_complex_tensors_are_values_and_no_damage(tmp_path: Path, capsys: pytest
     assert main(["show", str(folder), "--tag", "*"]) == 0
     for to in ("csv", "json", "npy", "tensorboard"):
         assert main(["export", str(folder), "--to", to, "-o", str(tmp_path / to)]) == 0
-    assert points(read(tmp_path / "tensorboard")) == points(run)
+    assert points(read_run(tmp_path / "tensorboard")) == points(run)
     capsys.readouterr()

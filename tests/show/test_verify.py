@@ -12,8 +12,8 @@ import pytest
 
 from instrument import read
 from instrument.show.cli import main
-from tests.read.build import encoded, steps, write
 from tests.ringfile.build import FILES, Recorder, scalar
+from tests.runs.build import encoded, steps, write
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.read.points import called
+from instrument.runs.points import called
 from instrument.show import compare, describe, directions, forms, tags
 from instrument.show.compare import Side
 from instrument.show.describe import Row

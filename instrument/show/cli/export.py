@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from instrument.errors import NoSuchRun
-from instrument.read.run import Run
+from instrument.runs.run import Run
 from instrument.show import forms, tags
 from instrument.show.describe import Row
 from instrument.show.formats import FORMATS, export

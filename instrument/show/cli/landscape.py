@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from instrument.errors import NoSuchRun
-from instrument.read.run import Run
+from instrument.runs.run import Run
 from instrument.show import export, landscapes, page, plot
 from instrument.show.forms import add_forms, print_json, print_records
 from instrument.show.runs import PATHS, Selection, tell, tell_or_raise

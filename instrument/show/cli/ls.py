@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from instrument.read.index import Index
-from instrument.read.points import clock
-from instrument.read.starts import RUNNING
+from instrument.runs.index import Index
+from instrument.runs.points import clock
+from instrument.runs.starts import RUNNING
 from instrument.show import describe, forms
 from instrument.show.runs import PATHS, Selection
 from instrument.show.tables import WHOLE, Cell, Column, name, table

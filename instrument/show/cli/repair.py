@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.eventfile import names
-from instrument.read import folders, verify
-from instrument.read.hints import absent
-from instrument.read.verify import Report
 from instrument.ringfile import recover
+from instrument.runs import folders, verify
+from instrument.runs.hints import absent
+from instrument.runs.verify import Report
 from instrument.show import forms
 from instrument.show.cli.verify import show, size
 from instrument.show.progress import Progress, in_bytes

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.read.points import Scalars, called, clock
-from instrument.read.run import Run
+from instrument.runs.points import Scalars, called, clock
+from instrument.runs.run import Run
 from instrument.show import curve, describe, directions, follow, forms, tags
 from instrument.show.runs import PATHS, Selection, tell, tell_replaced
 from instrument.show.tables import Cell, escape, name, prose, table, width

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.read.hints import ranges
-from instrument.read.points import called, clock
-from instrument.read.run import Run
+from instrument.runs.hints import ranges
+from instrument.runs.points import called, clock
+from instrument.runs.run import Run
 from instrument.show import describe, follow, forms, tags
 from instrument.show.runs import PATHS, Selection, tell_or_raise
 from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.read import verify
-from instrument.read.verify import Report
+from instrument.runs import verify
+from instrument.runs.verify import Report
 from instrument.show import forms
 from instrument.show.describe import damaged
 from instrument.show.progress import Progress, in_bytes

@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import NamedTuple
 
 from instrument.errors import NoSuchRun
-from instrument.read.points import Points
-from instrument.read.run import Run
+from instrument.runs.points import Points
+from instrument.runs.run import Run
 from instrument.show.describe import plain
 from instrument.show.formats.folder import Folder
 from instrument.show.tags import ALL_TAGS, TagFilter

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from instrument.codec import image
 from instrument.errors import CorruptMessage
-from instrument.read.points import Points, Scalars
+from instrument.runs.points import Points, Scalars
 from instrument.show.formats import Job, Written, rows
 from instrument.show.formats.folder import safe_name
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from instrument.errors import CorruptMessage
-from instrument.read.points import Points, Scalars
+from instrument.runs.points import Points, Scalars
 from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
 
 #: Columns of every kind; their types are those of `TYPES`.

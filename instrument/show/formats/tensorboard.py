@@ -17,8 +17,8 @@ from instrument.codec import tensorboard_event as codec
 from instrument.codec import tensorboard_lineage, wire
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
-from instrument.read.points import Points, Scalars
-from instrument.read.starts import Writer
+from instrument.runs.points import Points, Scalars
+from instrument.runs.starts import Writer
 from instrument.show.formats import Job, Written
 from instrument.show.formats.folder import safe_name
 from instrument.show.formats.in_order import Column, events

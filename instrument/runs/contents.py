@@ -1,0 +1,194 @@
+"""The event files of one run together: the parts of each series, what they tell of the run, and what could not be read.
+
+A file is read once, from start to end, and after that only what came behind. A file that was replaced or cut back is
+read anew, one that is gone is forgotten: what was followed equals what is opened afresh.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from instrument.codec import tensorboard, tensorboard_outline
+from instrument.errors import CorruptFrame, CorruptMessage
+from instrument.eventfile import frame, names
+from instrument.eventfile.access import OpenFile
+from instrument.eventfile.blocks import Damage
+from instrument.runs.event_file import EventFile, Key, Told
+from instrument.runs.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
+from instrument.runs.starts import Origin, Writer, joined
+from instrument.values import Gap
+
+_HEAD_BYTES = 4096
+
+
+class Contents:
+    """What a set of event files holds; `read` brings it up to date."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, EventFile] = {}
+        self._in_order: list[EventFile] | None = None
+        self._by_rows: dict[object, list[Key]] | None = None
+        #: Those with the start of their recorder, by what the names of its files have in common.
+        self._first_files: dict[str, EventFile] = {}
+        self._origins: dict[str, Origin] = {}
+        self._continued: dict[Writer, Writer] | None = None
+        self._notes: list[Damage] = []
+
+    def note(self, damage: Damage) -> None:
+        """Note what turned out to be damaged when it was decoded."""
+        if damage not in self._notes:
+            self._notes.append(damage)
+
+    def read(self, paths: Iterable[str]) -> None:
+        """Read what is new in the files at these paths, whose names must be those of event files."""
+        wanted = list(paths)
+        copies = _copies(wanted)
+        known, self._files, self._in_order, self._by_rows = self._files, {}, None, None
+        for path in wanted:
+            if path not in copies:
+                file = known.get(path)
+                self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
+                self._files[path].read()
+        firsts = [file for file in self._files.values() if file.begun is not None]
+        self._continued = None
+        self._origins = {}
+        self._first_files = {names.recorder_of(os.path.basename(file.path)): file for file in firsts}
+
+    @property
+    def files(self) -> list[EventFile]:
+        """The files, the oldest first; names with the same second do not tell which that is, their points do."""
+        if self._in_order is None:
+            order = lambda file: (file.name.seconds, file.first_wall_time, file.path)  # noqa: E731
+            self._in_order = sorted(self._files.values(), key=order)
+        return self._in_order
+
+    def keys(self) -> set[Key]:
+        """Kind and tag of each series."""
+        return {key for file in self._files.values() for key in file.points}
+
+    def parts(self, key: Key) -> list[Part]:
+        """The parts of a series, in the order of their files; none where there is no such series."""
+        return [Part(self.origin(file), file.points[key]) for file in self.files if key in file.points]
+
+    @property
+    def continued(self) -> dict[Writer, Writer]:
+        """The writers that one of another host has gone on with, and the last of these."""
+        if self._continued is None:
+            self._continued = joined(map(self.origin, self._files.values()))
+        return self._continued
+
+    def origin(self, file: EventFile) -> Origin:
+        """Return the recorder that wrote a file."""
+        found = self._origins.get(file.path)
+        if found is None:
+            first = file
+            if file.begun is None and file.name.kind == names.TENSORBOARD:
+                # Of the two files of a recorder the first one has its start.
+                recorder = names.recorder_of(os.path.basename(file.path))
+                first = self._first_files.get(recorder, file)
+            began, start = first.begun or (math.nan, None)
+            times = file.first_wall_time, file.last_wall_time
+            name = os.path.basename(file.path)
+            found = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
+            self._origins[file.path] = found
+        return found
+
+    def extent(self) -> tuple[int, int, float] | None:
+        """The first and the last step of all points that stand, and their last wall time; None without points."""
+        extents = []
+        for key, *_ in self._together().values():
+            parts = self.parts(key)
+            extent = parts[0].points.extent() if len(parts) == 1 else None
+            if extent is None:
+                points = merge(Points, *key, parts, superseded=False)
+                extent = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+            extents.append(extent)
+        if not extents:
+            return None
+        first, last, wall_time = zip(*extents, strict=True)
+        return min(first), max(last), max(wall_time)
+
+    def replaced(self, keys: Iterable[Key]) -> int:
+        """How many points of these series, given by kind and tag, a later start has replaced."""
+        return sum(replaced(self.parts(key)) for key in keys)
+
+    def superseded(self) -> int:
+        """Return how many points of all series are superseded, which is how many reading leaves out."""
+        total = 0
+        for keys in self._together().values():
+            parts = self.parts(keys[0])
+            if len(parts) == 1 and parts[0].points.extent() is not None:
+                continue
+            sampled = [key for key in keys if is_sampled(*key)]
+            for same in (sampled, [key for key in keys if not is_sampled(*key)]):
+                if same:
+                    total += len(same) * superseded(*same[0], parts)
+        return total
+
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with points that are NaN or infinite: how many, and the first step."""
+        found: dict[str, NonFinite] = {}
+        for tag in sorted({tag for file in self._files.values() for tag in file.nonfinite()}):
+            points = merge(Scalars, "scalar", tag, self.parts(("scalar", tag)), superseded=False)
+            if points.first_nonfinite_step is not None:
+                found[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
+        return found
+
+    def counts(self) -> Counter[str]:
+        """Return how many tags of each kind there are."""
+        return Counter(kind for kind, _ in self.keys())
+
+    def _together(self) -> dict[object, list[Key]]:
+        """Return the series by what they have in common: those of one entry have the same steps in all files."""
+        if self._by_rows is not None:
+            return self._by_rows
+        files = self.files
+        result: dict[object, list[Key]] = {}
+        self._by_rows = result
+        if len(files) == 1:
+            for key, points in files[0].points.items():
+                result.setdefault(points.together, []).append(key)
+            return result
+        together: dict[Key, list[object]] = {}
+        for index, file in enumerate(files):
+            for key, points in file.points.items():
+                together.setdefault(key, []).append((index, points.together))
+        for key, all_files in together.items():
+            result.setdefault(tuple(all_files), []).append(key)
+        return result
+
+    @property
+    def told(self) -> Iterator[Told]:
+        """What the files say of the run, in file order; of several ranks the lowest comes last, as the last counts."""
+        files = sorted(self._files.values(), key=lambda file: -file.name.device)
+        return (one for file in files for one in file.told)
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Where the writing side says that events are missing, in file order."""
+        return [gap for file in self._files.values() for gap in file.gaps]
+
+    @property
+    def damage(self) -> list[Damage]:
+        """Places that hold no frame, or a frame that is no event, or a value that is none."""
+        return [one for file in self._files.values() for one in file.damage] + self._notes
+
+
+def _copies(paths: list[str]) -> set[str]:
+    """Files that hold the values of others once more, in TensorBoard's dialect, and say so."""
+    kinds = {path: names.recognise(os.path.basename(path)) for path in paths}
+    if not any(name is not None and name.kind == names.SUMMARY and not name.is_lineage for name in kinds.values()):
+        return set()
+    return {path for path, name in kinds.items() if name and name.kind == names.TENSORBOARD and _is_ours(path)}
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        with OpenFile(path) as file:
+            found = frame.unpack(file.read(0, _HEAD_BYTES))
+        return found is not None and tensorboard_outline.source_writer(found[0]) == tensorboard.WRITER
+    except (OSError, CorruptFrame, CorruptMessage):
+        return False  # reading it says what is wrong

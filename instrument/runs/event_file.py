@@ -1,0 +1,446 @@
+"""One event file as a reader sees it: its points by kind and tag, its lineage, and what could not be read.
+
+It can be read on where it ended. What reaches to the end and is no whole frame is looked at again then: it may be a
+write under way, or a part that a network file system does not show yet.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.codec import lineage, outline, tensorboard_outline
+from instrument.codec.outline import Outline, Place
+from instrument.errors import CorruptMessage
+from instrument.eventfile import frame, names
+from instrument.eventfile.access import OpenFile
+from instrument.eventfile.blocks import Block, BlockReader, Damage, Group, note
+from instrument.runs import alike, irregular
+from instrument.runs.columns import FilePoints, Payload
+from instrument.runs.numbers import MOST_TAGS, NumberPoints, Numbers, Points, Rows
+from instrument.values import TRACE_KIND, End, Gap, Lineage, Start
+
+#: A file whose last so many bytes are others than they were is another file.
+_LAST_BYTES = 64
+#: What a file tells of its run, and gaps, take a kilobyte each: a file could make millions out of a few megabytes.
+MOST_TOLD = 20_000
+#: Points that come one by one may take more memory than they have bytes in the file, but no more than this.
+_SPARE_BYTES = 16 << 20
+_NUMBER_BYTES, _STORED_BYTES = 24, 48
+#: So many places of damage, the last ones, are looked at again when reading goes on.
+_MENDED = 16
+_TAGS = f"tags beyond the file's first {MOST_TAGS}"
+#: A kind and a tag.
+Key = tuple[str, str]
+
+
+#: Layouts of more numbers are kept, and so many of them.
+_LONG_LAYOUT, _MOST_LAYOUTS = 16, 64
+
+
+class _Tags(NamedTuple):
+    """The numbers of one size in a layout: of which tags they are, and where they stand in the payload."""
+
+    size: int
+    ids: NDArray[np.uint16]
+    starts: NDArray[np.int64]
+    is_unique: bool
+
+
+class Told(NamedTuple):
+    """Something a file says of its run: lineage, or the hyper-parameters of TensorBoard; `frame` is where it stands."""
+
+    frame: Damage
+    what: Lineage | dict[str, Any]
+
+
+B = TypeVar("B", Start, End)
+
+
+class Moment(NamedTuple, Generic[B]):
+    """The start or the end of a recorder, and when that was."""
+
+    wall_time: float
+    what: B
+
+
+@dataclass(eq=False)
+class EventFile:
+    """What was read of the file at `path` so far; `end` is where reading goes on.
+
+    `begun` and `ended` are the start and the end of its recorder, as far as the file has them.
+
+    `gaps` are the places where the writing side says that events are missing; `damage` lists frames that are broken, or
+    hold no event, or less than a whole one; `unread` counts what is passed over, by what it is. `first_wall_time` and
+    `last_wall_time` are those of its points.
+    """
+
+    path: str
+    name: names.EventFileName
+
+    def __post_init__(self) -> None:
+        self._plugins = tensorboard_outline.Plugins()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.points: dict[Key, FilePoints | NumberPoints] = {}
+        self.told: list[Told] = []
+        self.gaps: list[Gap] = []
+        self.unread: Counter[str] = Counter()
+        self.damage: list[Damage] = []
+        self.first_wall_time = math.inf
+        self.last_wall_time = -math.inf
+        self.begun: Moment[Start] | None = None
+        self.ended: Moment[End] | None = None
+        self._end_bytes = 0
+        self.end = 0
+        self.frames = 0
+        self._identity: tuple[int, int] | None = None
+        self._last = b""
+        self._numbers = Numbers()
+        if self.name.kind == names.TENSORBOARD:
+            self._dialect, self._recall = _tensorboard(self._plugins), alike.Recall()
+        else:
+            self._dialect, self._recall = _MINDSPORE, _RECALL
+        self._irregular = irregular.Irregular(self._dialect, self._number_of)
+        #: The tags of long layouts by the identity of their places, which are kept with them.
+        self._layouts: dict[int, tuple[list[Place], list[_Tags]]] = {}
+        #: Payloads of the block at hand that are no events, by where they begin, and why.
+        self._refused: dict[int, str] = {}
+        self._touched: set[FilePoints] = set()
+        self._unsettled: set[FilePoints] = set()
+        #: What has been left out, which is told once.
+        self._left_out: set[str] = set()
+        self._seen_bytes = self._taken_bytes = 0
+
+    @classmethod
+    def at(cls, path: str) -> EventFile:
+        """The file at a path, not read yet; its name must be that of an event file."""
+        name = names.recognise(os.path.basename(path))
+        assert name is not None, path
+        return cls(path, name)
+
+    def is_replaced(self) -> bool:
+        """Return True if the file must be read from its beginning: another one stands there, by its last bytes."""
+        if self._identity is None:
+            return False
+        try:
+            with OpenFile(self.path) as file:
+                return file.identity != self._identity or self._last_bytes(file) != self._last
+        except OSError:
+            return True
+
+    def _last_bytes(self, file: OpenFile) -> bytes:
+        """The end of what was read."""
+        start = max(0, self.end - _LAST_BYTES)
+        return bytes(file.read(start, self.end - start))
+
+    def read(self) -> None:
+        """Read on to the end of the file. One that cannot be opened is damage.
+
+        What a tag of TensorBoard means may stand behind its first values: the file is read again then.
+        """
+        self._read_further()
+        if self._plugins.is_late:
+            self._plugins.is_late = False
+            self._begin()
+            self._read_further()
+
+    def _read_further(self) -> None:
+        broken = [one for one in self.damage if one.offset < self.end]
+        self.damage = []
+        try:
+            if self.end:
+                broken[-_MENDED:] = [left for one in broken[-_MENDED:] for left in self._mended(one)]
+            broken += self._read_on(self.end, None)
+        except OSError as error:
+            broken.append(Damage(self.path, 0, 0, f"the file cannot be read: {error.strerror}", torn=False))
+        self.damage = sorted([*broken, *self.damage], key=lambda one: one.offset)
+
+    def _read_on(self, start: int, stop: int | None) -> list[Damage]:
+        reader = BlockReader(self.path, start, stop)
+        try:
+            for block in reader:
+                self._take(block)
+        finally:
+            self._settle()
+        if stop is None:
+            self._identity, self.end = reader.identity, reader.end
+            with OpenFile(self.path) as file:
+                self._last = self._last_bytes(file)
+        return reader.damage
+
+    def _mended(self, one: Damage) -> list[Damage]:
+        """What is left of damage between frames: what a file system did not show may be there now."""
+        known = self._count()
+        left = self._read_on(one.offset, one.offset + one.bytes_skipped)
+        return [one] if self._count() == known else [replace(new, torn=False) for new in left]
+
+    def _count(self) -> int:
+        return sum(map(len, self.points.values())) + len(self.told) + len(self.gaps)
+
+    def nonfinite(self) -> list[str]:
+        """The tags of scalars with NaN or infinities."""
+        tags = [tag for _, tag in self.points]
+        return [tags[number] for number in self._numbers.nonfinite()]
+
+    def _settle(self) -> None:
+        for points in self._unsettled:
+            points.settle()
+        self._unsettled = set()
+
+    def faults(self, block: Block) -> dict[int, str]:
+        """The payloads of a block that are no events of such a file, by where they begin, and why."""
+        other = EventFile(self.path, self.name)
+        other._take(block)
+        return other._refused
+
+    def _take(self, block: Block) -> None:
+        self.frames += sum(group.starts.size for group in block.groups)
+        self._seen_bytes += len(block.data)
+        self._refused = {}
+        if self.name.is_lineage:
+            self._take_lineage(block)
+            return
+        left = []
+        for group in block.groups:
+            read = functools.partial(self._outline, block, group.length)
+            recall = functools.partial(self._recalled, block, group.length)
+            for found in alike.families(group, read, recall):
+                if isinstance(found, alike.Family):
+                    self._take_family(block, found)
+                else:
+                    left.append(found)
+        if left:
+            self._take_irregular(block, left)
+        self._numbers.end_block()
+        for points in self._touched:
+            points.end_block()
+        self._unsettled |= self._touched
+        self._touched = set()
+
+    def _recalled(self, block: Block, length: int, start: int) -> Outline | None:
+        return self._recall.find(block.data[start : start + length])
+
+    def _take_irregular(self, block: Block, groups: list[Group]) -> None:
+        """Take the payloads that belong to no family, in file order."""
+        starts = np.concatenate([group.starts for group in groups])
+        lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
+        order = np.argsort(starts, kind="stable")
+        starts, lengths = starts[order], lengths[order]
+        alone: Any = range(starts.size)
+        if irregular.is_worth_it(block.data, starts, lengths):
+            found = self._irregular.take(block, starts, lengths)
+            for positions, points in found.numbers:
+                self._numbers.add_points(positions, points)
+                self._span(points.rows.wall_time)
+            for event, outline_ in found.others:
+                self._take_one(block, int(starts[event]), int(lengths[event]), outline_)
+            alone = found.alone
+        for event in alone:
+            start, length = int(starts[event]), int(lengths[event])
+            whole = self._outline(block, length, start)
+            if whole is not None:
+                self._take_one(block, start, length, whole)
+
+    def _outline(self, block: Block, length: int, start: int) -> Outline | None:
+        payload = block.data[start : start + length]
+        try:
+            found = self._dialect.outline(payload)
+        except CorruptMessage as error:
+            self._refused[start] = str(error)
+            self._note(block, start, length, str(error))
+            return None
+        self._recall.keep(payload, found)
+        return found
+
+    def _note(self, block: Block, start: int, length: int, reason: str) -> None:
+        note(self.damage, self._frame(block, start, length, reason))
+
+    def _leave_out(self, block: Block, start: int, length: int, what: str) -> None:
+        """Say once that something is left out."""
+        if what not in self._left_out:
+            self._left_out.add(what)
+            self._note(block, start, length, f"from here on {what} are left out")
+
+    def _frame(self, block: Block, start: int, length: int, reason: str = "") -> Damage:
+        offset = block.base + start - frame.HEADER.size
+        return Damage(self.path, offset, length + frame.OVERHEAD_BYTES, reason, torn=False)
+
+    def _number_of(self, tag: str) -> int:
+        """The number of the tag of a scalar; -1 where the file has too many tags."""
+        key = "scalar", tag
+        points = self.points.get(key)
+        if points is None:
+            if len(self.points) >= MOST_TAGS:
+                return -1
+            points = self.points[key] = NumberPoints(self._numbers, len(self.points))
+        assert isinstance(points, NumberPoints)
+        return points.number
+
+    def _span(self, wall_time: NDArray[np.float64]) -> None:
+        first, last = float(np.fmin.reduce(wall_time)), float(np.fmax.reduce(wall_time))
+        if first < self.first_wall_time:
+            self.first_wall_time = first
+        if last > self.last_wall_time:
+            self.last_wall_time = last
+
+    def _take_family(self, block: Block, family: alike.Family) -> None:
+        group, found = family.group, family.outline
+        for problem in found.problems:
+            self._note(block, int(group.starts[0]), group.length, problem)
+        if not found.places:
+            return
+        rows = Rows(block.base + group.starts, family.steps(), family.wall_times())
+        self._span(rows.wall_time)
+        tags = self._tags(found.places)
+        if sum(one.ids.size for one in tags) < len(found.places):
+            self._leave_out(block, int(group.starts[0]), group.length, _TAGS)
+        for one in tags:
+            raw = family.numbers(one.starts, one.size)
+            if one.is_unique:
+                self._numbers.add_rows(one.ids, rows, raw)
+                continue
+            row = np.repeat(np.arange(group.starts.size, dtype=np.int32), one.ids.size)
+            positions = (rows.offset[:, None] + one.starts).reshape(-1)
+            points = Points(rows, np.tile(one.ids, group.starts.size), row, raw.T.reshape(-1))
+            self._numbers.add_points(positions, points)
+
+    def _tags(self, places: list[Place]) -> list[_Tags]:
+        """The tags of a layout, by the size of their numbers; without those beyond the number that a file may have."""
+        known = self._layouts.get(id(places))
+        if known is not None:
+            return known[1]
+        ids = np.array([self._number_of(place.tag) for place in places])
+        starts = np.array([place.start for place in places])
+        sizes = np.array([place.end for place in places]) - starts
+        result = []
+        is_unique = np.unique(ids).size == ids.size
+        for size in np.unique(sizes).tolist():
+            chosen = (sizes == size) & (ids >= 0)
+            result.append(_Tags(size, ids[chosen].astype(np.uint16), starts[chosen], is_unique))
+        if len(places) > _LONG_LAYOUT:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[id(places)] = places, result
+        return result
+
+    def _take_one(self, block: Block, start: int, length: int, found: Outline) -> None:
+        for problem in found.problems:
+            self._note(block, start, length, problem)
+        data = block.data[start : start + length]
+        (footer,) = frame.FOOTER.unpack_from(block.data, start + length)
+        offset, wall_time = block.base + start, np.array([found.wall_time])
+        payload = Payload(self.path, offset, data, footer)
+        for place in found.places:
+            if place.kind == TRACE_KIND:
+                continue
+            if place.kind in tensorboard_outline.UNREAD_KINDS:
+                self.unread[place.kind] += 1
+                continue
+            content = data[place.start : place.end]
+            if place.kind in ("start", "end"):
+                self._take_lifecycle(block, start, length, found.wall_time, place)
+                continue
+            self._span(wall_time)
+            try:
+                if place.kind in ("gap", "hparams"):
+                    assert place.decode is not None
+                    self._tell(block, start, length, place.decode(content))
+                elif place.kind != "scalar":
+                    if self._has_room(block, start, length, (place.kind, place.tag), _STORED_BYTES):
+                        points = self.points.setdefault((place.kind, place.tag), FilePoints())
+                        assert isinstance(points, FilePoints)
+                        points.add(start, found.step, found.wall_time, payload.stored(place))
+                        self._touched.add(points)
+                else:
+                    number = _number(content) if place.decode is None else place.decode(content)
+                    if self._has_room(block, start, length, (place.kind, place.tag), _NUMBER_BYTES):
+                        where = self._number_of(place.tag), offset + place.start, offset
+                        self._numbers.add_single(*where, found.step, found.wall_time, number)
+            except CorruptMessage as error:
+                self._note(block, start, length, str(error))
+
+    def _take_lifecycle(self, block: Block, start: int, length: int, wall_time: float, place: Place) -> None:
+        """Take the start, which is the file's first event, or the end of its recorder; the last end counts."""
+        assert place.decode is not None
+        try:
+            what = place.decode(block.data[start + place.start : start + place.end])
+        except CorruptMessage as error:
+            self._note(block, start, length, str(error))
+            return
+        if isinstance(what, End):
+            self.ended = Moment(wall_time, what)
+            self._end_bytes = length + frame.OVERHEAD_BYTES
+        elif self.begun is None:
+            self.begun = Moment(wall_time, what)
+
+    @property
+    def content_bytes(self) -> int:
+        """What was read of the file, without the end of its recorder."""
+        return self.end - self._end_bytes
+
+    def _has_room(self, block: Block, start: int, length: int, key: Key, taken_bytes: int) -> bool:
+        """Return True if there is room for a point that takes so much memory; what is left out is told once."""
+        if self._taken_bytes + taken_bytes > self._seen_bytes + _SPARE_BYTES:
+            self._leave_out(block, start, length, "values that would take more memory than the file has bytes")
+            return False
+        if key not in self.points and len(self.points) >= MOST_TAGS:
+            self._leave_out(block, start, length, _TAGS)
+            return False
+        self._taken_bytes += taken_bytes
+        return True
+
+    def _tell(self, block: Block, start: int, length: int, what: Any) -> None:
+        """Take what the file says of its run; of too much of it what came first."""
+        known = self.gaps if isinstance(what, Gap) else self.told
+        if len(known) >= MOST_TOLD:
+            self._leave_out(block, start, length, f"more than {MOST_TOLD} gaps or events of lineage")
+        elif isinstance(what, Gap):
+            self.gaps.append(what)
+        else:
+            self.told.append(Told(self._frame(block, start, length), what))
+
+    def _take_lineage(self, block: Block) -> None:
+        frames = [(start, group.length) for group in block.groups for start in group.starts.tolist()]
+        for start, length in sorted(frames):
+            try:
+                _, found = lineage.decode_event(block.data[start : start + length])
+            except CorruptMessage as error:
+                self._note(block, start, length, str(error))
+                continue
+            if found is not None:
+                self._forget_earlier(found.what)
+                self._tell(block, start, length, found)
+
+    def _forget_earlier(self, kind: str) -> None:
+        """Of the kinds of lineage of which the last event counts, let go of half where there are too many."""
+        if len(self.told) >= MOST_TOLD and kind != "custom_lineage_data":
+            same = [one for one in self.told if isinstance(one.what, Lineage) and one.what.what == kind]
+            gone = {id(one) for one in same[: len(same) // 2]}
+            self.told = [one for one in self.told if id(one) not in gone]
+
+
+def _number(content: memoryview) -> float:
+    return float(np.frombuffer(content, f"<f{len(content)}")[0])
+
+
+_MINDSPORE = irregular.Dialect(outline.mindspore, outline.take_value, frozenset(outline.OWN), outline.PLAIN_KEY)
+#: The runs of a tree mostly record the same.
+_RECALL = alike.Recall()
+
+
+def _tensorboard(plugins: tensorboard_outline.Plugins) -> irregular.Dialect:
+    """Return the dialect of one file: what the values of a tag are is said by its first one."""
+    return irregular.Dialect(
+        functools.partial(tensorboard_outline.outline, plugins=plugins),
+        lambda found, *where: tensorboard_outline.take_value(found, plugins, *where),
+        tensorboard_outline.OWN, tensorboard_outline.PLAIN_KEY,
+    )  # fmt: skip

@@ -1,0 +1,109 @@
+"""Which folders of a tree are runs: those that hold an event file themselves.
+
+Real folders are walked before links, and each folder is entered once, however many links lead to it: a folder that is
+also linked goes by its real path, and a cycle of links ends by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from instrument.eventfile import names
+from instrument.ringfile import pending
+from instrument.ringfile.header import is_ring_file
+from instrument.runs.ordering import natural
+
+
+@dataclass
+class Found:
+    """The folders that hold event files, with their paths; `rings` has those with ring files, in any order; `notes` say
+    what was skipped and why."""
+
+    folders: dict[str, list[str]] = field(default_factory=dict)
+    rings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    scanned: int = 0
+
+
+def event_files(directory: str) -> list[str]:
+    """The paths of the event files directly in `directory`, those of profiles too, the oldest first.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    with os.scandir(directory) as entries:
+        return _event_files(directory, entries)
+
+
+def event_files_if_any(directory: str) -> list[str]:
+    """The same; none where the directory is not there."""
+    try:
+        return event_files(directory)
+    except FileNotFoundError:
+        return []
+
+
+def look_for_rings(path: str) -> None:
+    """Have an event file read with what rings without living processes beside it still hold."""
+    with suppress(OSError):
+        event_files(os.path.dirname(path) or os.curdir)
+
+
+def _event_files(directory: str, entries: Iterable[os.DirEntry[str]]) -> list[str]:
+    found, rings = [], []
+    for entry in entries:
+        name = names.recognise(entry.name)
+        if name is not None and os.path.isfile(entry.path):
+            found.append((name.seconds, entry.name, entry.path))
+        elif is_ring_file(entry.name):
+            rings.append(entry.path)
+    pending.look(directory, rings)
+    return [path for _, _, path in sorted(found)]
+
+
+def find(root: str, max_folders: int | None = None) -> Found:
+    """Look for runs at and below `root`, parents before children; a note says if `max_folders` ended the search."""
+    found = Found()
+    seen: set[tuple[int, int]] = set()
+    folders, links = [root], deque[str]()
+    while folders or links:
+        if found.scanned == max_folders:
+            found.notes.append(f"the search ended after {max_folders} folders")
+            break
+        directory = folders.pop() if folders else links.popleft()
+        try:
+            entries = _enter(directory, seen)
+        except OSError as error:
+            found.notes.append(f"{directory} cannot be read: {error.strerror}")
+            continue
+        found.scanned += 1
+        if files := _event_files(directory, entries):
+            found.folders[directory] = files
+        if any(is_ring_file(entry.name) for entry in entries):
+            found.rings.append(directory)
+        for entry in entries:
+            if not entry.is_symlink():
+                folders += [entry.path] if entry.is_dir() else []
+            elif os.path.isdir(entry.path):
+                links.append(entry.path)
+            elif not os.path.exists(entry.path):
+                found.notes.append(f"{entry.path} is a broken link")
+    by_path = sorted(found.folders.items(), key=lambda item: [natural(part) for part in item[0].split(os.sep)])
+    return Found(
+        dict(by_path), sorted(found.rings, key=natural), sorted(found.notes, key=natural), found.scanned
+    )  # fmt: skip
+
+
+def _enter(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
+    """The entries of a folder in order of name; none where it was seen before."""
+    status = os.stat(directory)
+    identity = (status.st_dev, status.st_ino)
+    if identity in seen:
+        return []
+    seen.add(identity)
+    with os.scandir(directory) as entries:
+        return sorted(entries, key=lambda entry: entry.name)

@@ -1,0 +1,46 @@
+"""Points of many series as one `pandas.DataFrame`: a row a point, with columns that say whose it is."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from instrument.errors import NoSuchRun
+from instrument.runs.hints import nearest
+from instrument.runs.points import import_pandas, quoted
+
+if TYPE_CHECKING:
+    from instrument.runs.run import Run
+
+#: Columns of every frame, in their order.
+COLUMNS = ("run", "tag", "step", "wall_time", "value", "device", "host")
+
+
+def matches(tag: str, pattern: str) -> bool:
+    """Return True where a tag is called like the pattern, or matches it as a glob; `*` stands for `/` as well."""
+    return tag == pattern or fnmatch.fnmatchcase(tag, pattern)
+
+
+def frame(runs: Iterable[tuple[str, Run]], tags: str | Sequence[str], kind: str, superseded: bool) -> Any:
+    """Return the points of runs, given with their names; see `Run.to_pandas`."""
+    pandas = import_pandas()
+    patterns = [tags] if isinstance(tags, str) else list(tags)
+    frames, known = [], set[str]()
+    for name, run in runs:
+        of_run = run.tags().get(kind, [])
+        known.update(of_run)
+        for tag in of_run:
+            if any(matches(tag, pattern) for pattern in patterns):
+                points = run.points(kind, tag, superseded).to_pandas()
+                points.insert(0, "tag", tag)
+                points.insert(0, "run", name)
+                if superseded and "superseded" not in points:
+                    points["superseded"] = False
+                frames.append(points)
+    if not frames and known and patterns != ["*"]:
+        wanted = " or ".join(map(quoted, patterns))
+        raise NoSuchRun(f"no {kind} has a tag that matches {wanted}; {nearest(patterns[0], sorted(known))}")
+    if not frames:
+        return pandas.DataFrame(columns=[*COLUMNS, *(["superseded"] if superseded else [])])
+    return pandas.concat(frames, ignore_index=True)

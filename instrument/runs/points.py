@@ -1,0 +1,419 @@
+"""The points of one tag as columns, put together from the files that hold them.
+
+A *writer* is a rank, or a device, of a host. A point is *superseded*
+
+- where the same file holds the same step again, later, unless its tag is one of samples (`system/...`); or
+- where a file that goes on from its own has this tag from that step or an earlier one on: a restart. Which files go on
+  from which is decided in `instrument.runs.starts`; those that were written at the same time keep all their points.
+
+Superseded points are left out unless asked for. Points of different ranks never supersede each other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrument.codec import image as image_codec
+from instrument.errors import CorruptMessage, NoSuchRun
+from instrument.runs.columns import Columns, FilePoints, joined
+from instrument.runs.numbers import NumberPoints
+from instrument.runs.presented import html_of
+from instrument.runs.starts import Origin, Writer, replaced_from
+from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
+
+V = TypeVar("V")
+P = TypeVar("P", bound="Points")
+
+_SHOWN_AT_EACH_END = 3
+_NONE_CONTINUED: Mapping[Writer, Writer] = {}
+_ZERO = bytes(np.dtype(np.intp).itemsize)
+
+
+@dataclass
+class Part:
+    """The points of one tag in one file, and the recorder that wrote the file."""
+
+    origin: Origin
+    points: FilePoints | NumberPoints
+
+    @property
+    def writer(self) -> Writer:
+        return self.origin.writer
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Points:
+    """The points of one tag, ordered by step, then by time; all columns have one entry a point.
+
+    `step` is int64, `wall_time` float64 in seconds since the epoch (UTC), `superseded` bool (all False unless
+    superseded points were asked for). `writer_index` points into `writers`, pairs of device number and host name.
+
+    `len()` counts points, iterating gives (step, wall_time, value) for each, and `step in points` and `points[step]`
+    go by step. Where several points have that step, `points[step]` is the one recorded last that is not superseded.
+    """
+
+    kind: str
+    tag: str
+    step: NDArray[np.int64]
+    wall_time: NDArray[np.float64]
+    superseded: NDArray[np.bool_]
+    writers: tuple[Writer, ...]
+    writer_index: NDArray[np.intp]
+    _raw: Any
+    #: Writers whose points another writer goes on from, and that writer, which `by_writer` names for both.
+    _continued: Mapping[Writer, Writer] = field(default_factory=dict)
+
+    @property
+    def writer(self) -> list[Writer]:
+        """The device number and host name of each point."""
+        return [self.writers[index] for index in self.writer_index.tolist()]
+
+    def by_writer(self: P) -> dict[Writer, P]:
+        """The points of each writer for themselves; a series that another host has gone on with is all of that one."""
+        names = [self._continued.get(writer, writer) for writer in self.writers]
+        if len(names) == 1:
+            return {names[0]: self}
+        return self._split(names)
+
+    def by_rank(self: P) -> dict[int, P]:
+        """The points of each rank for themselves; -1 stands for files that name none."""
+        ranks = self._split([device for device, _ in self.writers])
+        return {rank: ranks[rank] for rank in sorted(ranks)}
+
+    def _split(self: P, names: Sequence[Any]) -> dict[Any, P]:
+        """The points of each name for themselves; there is one for each writer."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        place = np.array([places[name] for name in names], np.intp)[self.writer_index]
+        order = np.argsort(place, kind="stable")
+        parts = np.split(order, np.searchsorted(place[order], np.arange(1, len(places))))
+        return {name: self._only(part) for name, part in zip(places, parts, strict=True)}
+
+    def _only(self: P, mask: NDArray[Any]) -> P:
+        used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
+        return replace(
+            self,
+            step=self.step[mask],
+            wall_time=self.wall_time[mask],
+            superseded=self.superseded[mask],
+            writers=tuple(self.writers[position] for position in used.tolist()),
+            writer_index=writer_index,
+            _raw=self._raw[mask],
+        )
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def __contains__(self, step: object) -> bool:
+        return isinstance(step, (int, np.integer)) and bool((self.step == step).any())
+
+    def _find(self, step: int) -> int:
+        """The index of the point that stands for `step`."""
+        first, last = (int(np.searchsorted(self.step, step, side)) for side in ("left", "right"))
+        if first == last:
+            raise NoSuchRun(f"{self.kind} {quoted(self.tag)} has no point at step {step}; it has {self._extent()}")
+        return max(range(first, last), key=lambda index: (not self.superseded[index], self.wall_time[index], index))
+
+    def _extent(self) -> str:
+        count = f"{len(self)} point{'s' * (len(self) != 1)}"
+        return f"{count}, steps {self.step[0]} to {self.step[-1]}" if len(self) else count
+
+    def decode(self, index: int) -> Any:
+        """The value of the point at `index`, counted in the order of the columns.
+
+        Raises:
+            CorruptMessage: it is damaged.
+        """
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a row a point and the columns step, wall_time (UTC), value, device and host.
+
+        `value` are the numbers of scalars; of other kinds it has what `decode` gives. `device` is the rank in a
+        training of several: `frame.pivot(index="step", columns="device", values="value")` has a column a rank. The
+        extra `pandas` is needed.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        pandas = import_pandas()
+        writers = [self.writers[index] for index in self.writer_index.tolist()]
+        columns = {
+            "step": self.step,
+            "wall_time": pandas.to_datetime(self.wall_time, unit="s", utc=True, errors="coerce"),
+            "value": self._value_column(),
+            "device": [device for device, _ in writers],
+            "host": [host for _, host in writers],
+        }
+        if self.superseded.any():
+            columns["superseded"] = self.superseded
+        return pandas.DataFrame(columns)
+
+    def _value_column(self) -> Any:
+        return [self.decode(index) for index in range(len(self))]
+
+    def _cell(self, index: int) -> str:
+        try:
+            return _words(self.decode(index))
+        except CorruptMessage as error:
+            return f"damaged: {error.__cause__}"
+
+    def _repr_html_(self) -> str:
+        return html_of(self, "points")
+
+    def __repr__(self) -> str:
+        count = len(self)
+        rows = [f"{self.kind} {quoted(self.tag)}: {self._extent()}"]
+        if len(self.writers) > 1:
+            how = ".by_rank()" if len({device for device, _ in self.writers}) > 1 else ".by_writer()"
+            rows.append(f"  of {len(self.writers)} writers, {named(self.writers)}; {how} has each for itself")
+        ends = min(count, _SHOWN_AT_EACH_END)
+        shown = sorted({*range(ends), *range(count - ends, count)})
+        for index in shown:
+            if index == count - ends > ends:
+                rows.append(f"{'...':>12}")
+            moment = clock(float(self.wall_time[index]))
+            rows.append(f"{self.step[index]:>12}  {moment}  {self._cell(index)}".rstrip())
+        return "\n".join(rows)
+
+
+class NonFinite(NamedTuple):
+    """How many points of a series are NaN or infinite, and the step of the first of them."""
+
+    points: int
+    first_step: int
+
+
+def import_pandas() -> Any:
+    """Import pandas.
+
+    Raises:
+        ImportError: it is not installed; the message says how to install it.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_pandas() needs pandas, which is not installed: pip install pandas") from error
+    return pandas
+
+
+class Scalars(Points):
+    """Numbers: `value` is float64."""
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = self._raw
+        return values
+
+    @property
+    def nonfinite(self) -> int:
+        """How many values are NaN or infinite."""
+        return int(np.count_nonzero(~np.isfinite(self.value)))
+
+    @property
+    def first_nonfinite_step(self) -> int | None:
+        """The step of the first value that is NaN or infinite; None where all are finite."""
+        is_nonfinite = ~np.isfinite(self.value)
+        return int(self.step[is_nonfinite.argmax()]) if is_nonfinite.any() else None
+
+    def __getitem__(self, step: int) -> float:
+        return self.decode(self._find(step))
+
+    def __iter__(self) -> Iterator[tuple[int, float, float]]:
+        return zip(self.step.tolist(), self.wall_time.tolist(), self._raw.tolist(), strict=True)
+
+    def decode(self, index: int) -> float:
+        return float(self._raw[index])
+
+    def _value_column(self) -> NDArray[np.float64]:
+        return self.value
+
+
+class _Decoded(Points, Generic[V]):
+    """Values that stay encoded until they are asked for, each time anew, so that a long series costs no memory."""
+
+    @property
+    def values(self) -> list[V]:
+        """All values, decoded.
+
+        Raises:
+            CorruptMessage: a value is damaged; `points[step]` and iterating give those before and behind it.
+        """
+        return [self.decode(index) for index in range(len(self))]
+
+    def decode(self, index: int) -> V:
+        try:
+            value: V = self._raw[index]()
+        except CorruptMessage as error:
+            raise CorruptMessage(f"{self.kind} {quoted(self.tag)} at step {self.step[index]}: {error}") from error
+        return value
+
+    def __iter__(self) -> Iterator[tuple[int, float, V]]:
+        for index, (step, wall_time) in enumerate(zip(self.step.tolist(), self.wall_time.tolist(), strict=True)):
+            yield step, wall_time, self.decode(index)
+
+
+class Images(_Decoded[Image]):
+    """Pictures: `values` and `images[step]` are `instrument.values.Image`, still compressed."""
+
+    def __getitem__(self, step: int) -> Image:
+        return self.decode(self._find(step))
+
+    def pixels(self, step: int, most_bytes: int = image_codec.MOST_BYTES) -> NDArray[np.uint8]:
+        """The picture at a step as (height, width, channels), decoded in at most so much memory.
+
+        Raises:
+            CorruptMessage: the bytes are no picture, not of the size that the file claims, or of one that takes more.
+        """
+        return image_codec.pixels(self[step], most_bytes)
+
+
+class Series(_Decoded[V]):
+    """Histograms, images, landscapes or graphs: `values` are those of `instrument.values`, and so is `series[step]`."""
+
+    def __getitem__(self, step: int) -> V:
+        return self.decode(self._find(step))
+
+
+class Tensors(_Decoded[Tensor]):
+    """Tensors: `values` are `instrument.values.Tensor`, and `tensors[step]` is the array, which may be read-only."""
+
+    def __getitem__(self, step: int) -> NDArray[np.generic]:
+        return self.decode(self._find(step)).array
+
+
+def merge(
+    cls: Callable[..., P],
+    kind: str,
+    tag: str,
+    parts: Sequence[Part],
+    superseded: bool,
+    continued: Mapping[Writer, Writer] = _NONE_CONTINUED,
+) -> P:
+    """Put the points of several files together; `parts` are in the order of their files' names.
+
+    `continued` are writers that another one has gone on with.
+    """
+    columns = [part.points.columns() for part in parts]
+    if len(parts) == 1 and parts[0].points.extent() is not None:  # steps ascend, mostly: there may be thousands of tags
+        step, wall_time, raw = columns[0]
+        raw = raw.astype(np.float64, copy=False) if kind == "scalar" else raw
+        only: NDArray[np.intp] = np.ndarray((step.size,), np.intp, _ZERO, 0, (0,))
+        none = np.zeros(step.size, np.bool_)
+        return cls(kind, tag, step, wall_time, none, (parts[0].writer,), only, raw, continued)
+    writers = tuple(sorted({part.writer for part in parts}))
+    sampled = is_sampled(kind, tag)
+    starts = _replaced_from(parts, columns)
+    masks = [_superseded(column.step, start, sampled) for column, start in zip(columns, starts, strict=True)]
+    places = {writer: place for place, writer in enumerate(writers)}
+    index: list[NDArray[np.intp]] = [
+        np.full(len(column.step), places[part.writer]) for part, column in zip(parts, columns, strict=True)
+    ]
+    whole = joined(columns)
+    mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
+    order: Any = slice(None)
+    if not _is_ordered(whole):
+        order = np.lexsort((whole.wall_time, whole.step))  # stable: equal times keep the order of the files
+    if not superseded and mask.any():
+        order = np.arange(mask.size)[order]
+        order = order[~mask[order]]
+    raw = whole.raw.astype(np.float64, copy=False) if kind == "scalar" else whole.raw
+    step, wall_time, mask, writer_index = (
+        column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
+    )
+    return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order], continued)
+
+
+def is_sampled(kind: str, tag: str) -> bool:
+    """Return True for a series of samples, of which a step may hold several."""
+    return kind == "scalar" and tag.startswith(SAMPLED)
+
+
+def _is_ordered(columns: Columns) -> bool:
+    """Whether points are ordered by step and then by time."""
+    later_step = columns.step[1:] > columns.step[:-1]
+    if later_step.all():
+        return True
+    later = (columns.step[1:] == columns.step[:-1]) & (columns.wall_time[1:] >= columns.wall_time[:-1])
+    return bool((later_step | later).all())
+
+
+def _superseded(step: NDArray[np.int64], replaced_from: int | None, sampled: bool) -> NDArray[np.bool_]:
+    """Which points of a file are superseded; samples of one step do not replace each other."""
+    mask = np.zeros(len(step), np.bool_)
+    if not sampled and (step[1:] >= step[:-1]).all():
+        np.equal(step[1:], step[:-1], out=mask[:-1])
+    elif not sampled:
+        mask[:] = True
+        _, last_from_behind = np.unique(step[::-1], return_index=True)
+        mask[len(step) - 1 - last_from_behind] = False
+    return mask if replaced_from is None else mask | (step >= replaced_from)
+
+
+def _replaced_from(parts: Sequence[Part], columns: Sequence[Columns]) -> list[int | None]:
+    """For each part the step from which on restarts have superseded its points."""
+    first_steps = [int(column.step.min()) for column in columns] if len(parts) > 1 else [0]
+    return replaced_from([part.origin for part in parts], first_steps)
+
+
+def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
+    """Return how many points of a series are superseded; `parts` are those that `merge` takes."""
+    columns = [part.points.columns() for part in parts]
+    sampled = is_sampled(kind, tag)
+    starts = _replaced_from(parts, columns)
+    return sum(
+        int(_superseded(column.step, start, sampled).sum()) for column, start in zip(columns, starts, strict=True)
+    )
+
+
+def replaced(parts: Sequence[Part]) -> int:
+    """How many points of a series restarts have superseded; `parts` are those that `merge` takes."""
+    columns = [part.points.columns() for part in parts] if len(parts) > 1 else []
+    starts = _replaced_from(parts, columns) if columns else []
+    return sum(
+        int((column.step >= start).sum()) for column, start in zip(columns, starts, strict=True) if start is not None
+    )
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:>14.7g}"
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {value.array.shape}"
+    if isinstance(value, Histogram):
+        return f"{value.count} values, {value.min:.7g} to {value.max:.7g}"
+    if isinstance(value, Image):
+        return f"{value.width} x {value.height} pixels"
+    if isinstance(value, Text):
+        return quoted(value.text)
+    return f"{len(value.data)} bytes"
+
+
+def clock(wall_time: float) -> str:
+    """A wall time (seconds since the epoch) as local time with its offset from UTC; the bare number out of range."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(wall_time))
+    except (OverflowError, ValueError, OSError):
+        return f"{wall_time:g} s"
+
+
+def called(writer: Writer) -> str:
+    """What a writer is called: rank and host, or the host alone where its files name no rank."""
+    device, host = writer
+    return host if device < 0 else f"rank {device} on {host}"
+
+
+def named(writers: Sequence[Writer]) -> str:
+    """Writers for a message, the first few of them."""
+    return ", ".join(map(called, writers[:_SHOWN_AT_EACH_END])) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
+
+
+def quoted(text: str) -> str:
+    """A tag or path for a message: control characters escaped, a long one shortened in the middle."""
+    shown = repr(text)
+    return shown if len(shown) <= 60 else f"{shown[:28]}...{shown[-28:]}"

@@ -1,0 +1,402 @@
+"""Open a run: the series, graph and lineage in the event files of one directory.
+
+    run = read("./run")
+    run.tags()                       # {"scalar": ["loss"], "histogram": ["conv1.weight"]}
+    run.scalars("loss").value        # float64, ordered by step
+
+Files are read whole on first use; what `superseded` means after a restart stands in `instrument.runs.points`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+from instrument import paths
+from instrument.codec import landscape as landscape_codec
+from instrument.errors import CorruptMessage, NoSuchRun
+from instrument.eventfile import names
+from instrument.eventfile.reader import Damage
+from instrument.ringfile import pending
+from instrument.runs import file_kinds, folders, frames, lineage, tail
+from instrument.runs.contents import Contents
+from instrument.runs.hints import absent, listed, nearest, no_event_file, ranges
+from instrument.runs.ordering import natural
+from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named, quoted
+from instrument.runs.presented import RunLineage, html_of
+from instrument.runs.run_list import Runs as Runs
+from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
+from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+
+P = TypeVar("P", bound=Points)
+
+#: Kinds whose points are not a `Series`.
+_CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
+
+
+class Run:
+    """What one run recorded: `files` are its event files at `path`, the oldest first, `traces` those of profiles.
+
+    With a `rank` only what that rank recorded.
+    """
+
+    def __init__(
+        self, path: str, files: list[str], traces: Iterable[str] = (), follow: bool = False, rank: int | None = None
+    ) -> None:
+        self.path = path
+        self._rank = rank
+        self.files = self._of_rank(files)
+        self.traces = self._of_rank(traces)
+        self._is_live = follow
+        self._read: Contents | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return os.path.basename(os.path.abspath(self.path))
+
+    @property
+    def ranks(self) -> list[int]:
+        """The numbers of those that recorded, out of the names of files: ranks, or the device of a single process."""
+        return sorted({number for number in map(_rank_of, (*self.files, *self.traces)) if number >= 0})
+
+    def of_rank(self, rank: int) -> Run:
+        """What one rank recorded, as a run of its own; `by_rank()` of a series has all ranks side by side.
+
+        Raises:
+            NoSuchRun: no file is of that rank.
+        """
+        if rank not in self.ranks:
+            raise NoSuchRun(f"run {self.name!r} has no rank {rank}; it has {ranges(self.ranks) or 'none'}")
+        return Run(self.path, self.files, self.traces, self._is_live, rank)
+
+    def _of_rank(self, files: Iterable[str]) -> list[str]:
+        return [path for path in files if self._rank is None or _rank_of(path) == self._rank]
+
+    def tags(self) -> dict[str, list[str]]:
+        """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
+        keys = self._contents.keys()
+        tags = {kind: sorted((tag for found, tag in keys if found == kind), key=natural) for kind in KINDS}
+        return {kind: found for kind, found in tags.items() if found}
+
+    def scalars(self, tag: str, superseded: bool = False) -> Scalars:
+        """The numbers of a tag; with `superseded` also those that a restart replaced.
+
+        Raises:
+            NoSuchRun: no scalar has that tag; the message names the nearest. The same holds for the other kinds.
+        """
+        return self._points(Scalars, "scalar", tag, superseded)
+
+    def tensors(self, tag: str, superseded: bool = False) -> Tensors:
+        """The tensors of a tag; `[step]` is a NumPy array."""
+        return self._points(Tensors, "tensor", tag, superseded)
+
+    def histograms(self, tag: str, superseded: bool = False) -> Series[Histogram]:
+        """The histograms of a tag."""
+        return self._points(Series[Histogram], "histogram", tag, superseded)
+
+    def images(self, tag: str, superseded: bool = False) -> Images:
+        """The images of a tag, still compressed; `.pixels(step)` decodes one."""
+        return self._points(Images, "image", tag, superseded)
+
+    def texts(self, tag: str, superseded: bool = False) -> Series[Text]:
+        """The texts of a tag, which TensorBoard's files have."""
+        return self._points(Series[Text], "text", tag, superseded)
+
+    @functools.cached_property
+    def landscapes(self) -> list[LossSurface]:
+        """The loss landscapes of all tags as arrays, in the order in which they were recorded.
+
+        One that was recorded again, finer, has replaced the earlier one. `points("landscape", tag)` has the messages as
+        they stand in the file. One that cannot be read is left out and listed in `damage`.
+        """
+        found = [
+            (wall_time, tag, message)
+            for tag in self._tags("landscape")
+            for _, wall_time, message in self._points(Series[Landscape], "landscape", tag, False)
+        ]
+        result = []
+        for _, tag, message in sorted(found, key=lambda one: one[0]):
+            try:
+                result.append(landscape_codec.to_surface(message, tag))
+            except CorruptMessage as error:
+                where = self.files[0] if len(self.files) == 1 else self.path
+                self._contents.note(Damage(where, 0, len(message.data), f"landscape {tag!r}: {error}", False))
+        return result
+
+    def graphs(self, tag: str, superseded: bool = False) -> Series[Graph]:
+        """The graphs of a name."""
+        return self._points(Series[Graph], "graph", tag, superseded)
+
+    def points(self, kind: str, tag: str, superseded: bool = False) -> Points:
+        """The points of a tag of a kind that is given by name, one of the keys of `tags()`."""
+        return self._points(_CLASSES.get(kind, Series), kind, tag, superseded)
+
+    def kinds(self, tag: str) -> list[str]:
+        """The kinds that have a tag.
+
+        Raises:
+            NoSuchRun: none has; the message names the nearest.
+        """
+        kinds = [kind for kind, tags in self.tags().items() if tag in tags]
+        if not kinds:
+            tags = sorted({known for tags in self.tags().values() for known in tags}, key=natural)
+            raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {nearest(tag, tags)}")
+        return kinds
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that was recorded last, whatever its name, of several ranks by the lowest; None without any."""
+        series = [one for tag in self._tags("graph") for one in self.graphs(tag).by_writer().items()]
+        lowest = min((device for (device, _), _ in series), default=0)
+        recorded = [point for (device, _), points in series if device == lowest for point in points]
+        return max(recorded, key=lambda point: (point[1], point[0]))[2] if recorded else None
+
+    @property
+    def lineage(self) -> dict[str, dict[str, Any]]:
+        """Where the run came from, under the keys train, eval, dataset and custom; those not recorded are absent.
+
+        Of TensorBoard's files `hparams` are the hyper-parameters.
+
+        The last one recorded counts, of several ranks that of the lowest; of custom lineage the keys are put together.
+        A message that cannot be parsed is left out and listed in `damage`.
+        """
+        _ = self._contents  # up to date
+        return self._told
+
+    @functools.cached_property
+    def _told(self) -> RunLineage:
+        return lineage.put_together(self._contents)
+
+    def profile(self, window: int = -1, device: int | None = None) -> Any:
+        """Where the time of the training went, in one window: an `instrument.analyse.profile.Profile`.
+
+        Args:
+            window: which one of several, by its number; negative ones count from the end.
+            device: which one of several devices the tables are of; by default the first.
+
+        Raises:
+            NoSuchRun: there is no profile in this run.
+            InstrumentError: there is no such window or device, or nothing of it can be read.
+        """
+        # By name, as what explains a profile stands above what reads it.
+        return import_module("instrument.analyse.profile").profile(self.path, window, device)
+
+    def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
+        """Return the points of many series as one `pandas.DataFrame`, a row a point, ordered by tag and step.
+
+        Its columns are run (the name), tag, step, wall_time (UTC), value, device and host, and superseded where those
+        points were asked for; all but the first two are those of a series' own `to_pandas`.
+
+        Args:
+            tags: a tag, or a pattern such as `"loss/*"`, or several of them.
+            kind: one of the keys of `tags()`.
+            superseded: also points that a later start, or the same step again, replaced.
+
+        Raises:
+            NoSuchRun: there are series of that kind, but none has such a tag.
+            ImportError: pandas is not installed.
+        """
+        return frames.frame([(self.name, self)], tags, kind, superseded)
+
+    @property
+    def starts(self) -> list[RunStart]:
+        """The starts of this run, the oldest first, and how each ended; files of others tell of none."""
+        return starts_in(self._contents.files)
+
+    @property
+    def state(self) -> str:
+        """How the last start ended: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
+
+        Of several ranks the one that needs most attention counts. `"unknown"` where no file tells.
+        """
+        return state_of(self.starts)
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
+        found = self._contents.damage
+        folders_of_files = {os.path.dirname(path) for path in (*self.files, *self.traces)}
+        return found + [one for folder in sorted(folders_of_files) for one in pending.damage(folder)]
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Where the recorder itself says that events are missing, in file order: how many, of which steps, and why."""
+        return self._contents.gaps
+
+    def refresh(self) -> None:
+        """Read what has come since: what files have grown by, and new files. Those that are gone are forgotten."""
+        if self._read is None:
+            self._read = Contents()
+        if self.path not in (*self.files, *self.traces):
+            self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
+        else:
+            folders.look_for_rings(self.path)
+        for cached in ("_told", "landscapes"):
+            self.__dict__.pop(cached, None)
+        self._read.read(self.files)
+
+    def follow(self, interval_s: float = 1.0, wait: Callable[[], bool] | None = None) -> Iterator[tail.Point]:
+        """Give each point as it comes, first those that are there, for as long as `wait` says.
+
+        Whenever there is nothing new `wait()` is called, and its False ends the iteration. By default it sleeps for
+        `interval_s` and the iteration has no end.
+        """
+        return tail.follow(self, interval_s, wait)
+
+    @property
+    def contents(self) -> Contents:
+        """What the files hold, as they are read."""
+        return self._contents
+
+    def extent(self) -> tuple[int, int, float] | None:
+        """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
+        return self._contents.extent()
+
+    def nonfinite(self) -> dict[str, NonFinite]:
+        """Return by their tags the scalars with NaN or infinities: how many `points`, and the `first_step` of one."""
+        return self._contents.nonfinite()
+
+    @property
+    def _contents(self) -> Contents:
+        if self._read is None or self._is_live:
+            self._load()
+        assert self._read is not None
+        return self._read
+
+    def _load(self) -> None:
+        if self._is_live:
+            self.refresh()
+        else:
+            self._read = Contents()
+            self._read.read(self.files)
+
+    def _tags(self, kind: str) -> list[str]:
+        return sorted((tag for found, tag in self._contents.keys() if found == kind), key=natural)
+
+    def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
+        parts = self._contents.parts((kind, tag))
+        if not parts:
+            raise NoSuchRun(self._lack(kind, tag))
+        return merge(cls, kind, tag, parts, superseded, self._contents.continued)
+
+    def _lack(self, kind: str, tag: str) -> str:
+        """Why there is no such series, and which ones come near."""
+        sentence = f"run {self.name!r} has no {kind} {quoted(tag)}"
+        others = [f"{other}s" for other, tags in self.tags().items() if tag in tags]
+        if others:
+            return f"{sentence}; that tag is read by {' or '.join(others)}()"
+        return f"{sentence}; {nearest(tag, self._tags(kind))}"
+
+    def _repr_html_(self) -> str:
+        return html_of(self, "run")
+
+    def __repr__(self) -> str:
+        rows = [f"Run {self.name!r}: {len(self.files)} event file{'s' * (len(self.files) != 1)} in {self.path!r}"]
+        rows += [f"  {kind:<10}{len(tags):>5}  {listed(tags)}" for kind, tags in self.tags().items()]
+        if self.traces:
+            rows.append(f"  {'profile':<10}{len(self.traces):>5}  see .profile()")
+        writers = sorted({file.name.writer for file in self._contents.files})
+        if len(writers) > 1:
+            how = ".of_rank(), and .by_rank() of a series" if len(self.ranks) > 1 else ".by_writer() of a series"
+            rows.append(f"  {'writers':<10}{len(writers):>5}  {named(writers)}; see {how}")
+        replaced = self._contents.replaced(self._contents.keys())
+        if (state := self.state) in (RUNNING, FAILED, KILLED):
+            rows.append(f"  {'state':<10}{state}; see .starts")
+        told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        told.append(("not finite", sum(found.points for found in self.nonfinite().values()), ".nonfinite()"))
+        told.append(("damage", len(self.damage), ".damage"))
+        rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
+        return "\n".join(rows)
+
+
+def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:
+    """Open the run at `path`, an event file or the directory that holds it.
+
+    One that has nothing but profiles is a run without tags. With `follow` the run is up to date whenever it is asked,
+    and may have no file yet.
+
+    Raises:
+        NoSuchRun: there is no event file; the message says what there is instead.
+        OSError: the file or directory cannot be read.
+    """
+    path = _local(path)
+    if follow and (os.path.isdir(path) or not os.path.exists(path)):
+        return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
+    if not os.path.exists(path):
+        raise NoSuchRun(f"{path} {absent(path)}; an event file or the directory of one is expected")
+    if not os.path.isdir(path):
+        return _read_file(path, follow)
+    found = folders.event_files(path)
+    if not found:
+        raise NoSuchRun(no_event_file(path))
+    return Run(path, *_sorted_out(found))
+
+
+def read(path: str | os.PathLike[str], follow: bool = False) -> Run | Any:
+    """Open what is at `path`: an event file, or the directory of one, as a `Run`.
+
+    A directory that holds no event file itself, but runs below it, gives all of them as `find_runs` does: a list of
+    runs, which the type leaves open. With `follow` a run is up to date whenever it is asked, and may have no file yet.
+
+    Raises:
+        NoSuchRun: there is no event file; the message says what there is instead.
+        OSError: the file or directory cannot be read.
+    """
+    path = os.fsdecode(path)
+    if os.path.isdir(path) and not follow and not folders.event_files(path):
+        found = find_runs(path)
+        if found:
+            return found
+    return read_run(path, follow)
+
+
+def _local(path: str | os.PathLike[str]) -> str:
+    path = os.fsdecode(path)
+    if paths.is_url(path):
+        raise NoSuchRun(f"{path} is a URL; runs are read from directories of this machine: {paths.url_hint(path)}")
+    return path
+
+
+def _rank_of(path: str) -> int:
+    name = names.recognise(os.path.basename(path))
+    return -1 if name is None else name.device
+
+
+def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
+    """Event files, and those of profiles among them."""
+    traces = [path for path in files if names.parse(os.path.basename(path), names.PROFILE) is not None]
+    return [path for path in files if path not in traces], traces
+
+
+def _read_file(path: str, follow: bool) -> Run:
+    folders.look_for_rings(path)
+    files, traces = _sorted_out([path])
+    if files and names.recognise(os.path.basename(path)) is None:
+        kind = file_kinds.described(path)
+        if kind:
+            raise NoSuchRun(f"{path} is {kind}, and no event file")
+        raise NoSuchRun(
+            f"{path} is no event file by its name; one is called {names.join('events', 0, 0, names.SUFFIX)} "
+            "with other numbers, and read() takes it or its directory"
+        )
+    if not os.path.isfile(path):
+        raise NoSuchRun(f"{path} is no regular file; an event file or the directory of one is expected")
+    with open(path, "rb"):  # a run takes a file that cannot be opened for damage; here it is all that was asked for
+        return Run(path, files, traces, follow)
+
+
+def find_runs(root: str | os.PathLike[str]) -> Runs:
+    """The runs at and below `root`, ordered by path and not read yet.
+
+    Links are followed, and each directory is listed once. Raises `NoSuchRun` where `root` is no directory.
+    """
+    root = _local(root)
+    if not os.path.isdir(root):
+        kind = "is a file" if os.path.exists(root) else absent(root)
+        raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
+    found = folders.find(root)
+    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes, root)

@@ -1,0 +1,351 @@
+"""Events of many tags, in any form and order: what is read equals what protobuf's own messages hold."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instrument import read
+from instrument.codec import scalar, schema, wire
+from instrument.codec import tensorboard as tb
+from instrument.eventfile import frame
+from instrument.runs import verify
+from instrument.values import SAMPLED
+from tests.runs.build import SECONDS, framed
+
+FILES = {
+    "mindspore": f"events.out.events.summary.{SECONDS}.0.host_MS",
+    "tensorboard": f"events.out.tfevents.{SECONDS}.host.1.0",
+}
+NUMBER = {"mindspore": scalar.NUMBER, "tensorboard": tb.SIMPLE_VALUE}
+ODD = [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1e300, 0.1]
+
+#: Of one file: (tag, step, wall time, number) in file order; tags and steps of histograms.
+Facts = tuple[list[tuple[str, int, float, float]], list[tuple[str, int]]]
+
+
+def number(dialect: str, tag: str, value: float, exact: bool = False, further: bytes = b"") -> bytes:
+    """The `value` field of a summary, as all recorders write it; with `exact` the double beside it, as ours does."""
+    body = (
+        wire.delimited(1, tag.encode())
+        + wire.key(NUMBER[dialect], wire.FIXED32)
+        + struct.pack("<f", scalar.to_float32(value))
+    )
+    return wire.delimited(1, body + (wire.double(100, value) if exact else b"") + further)
+
+
+def tensor_number(tag: str, value: float, first: bool) -> bytes:
+    """A number in TensorBoard's new style; the metadata may stand in the first value only."""
+    tensor = wire.integer(tb.DTYPE, tb.DT_FLOAT) + wire.delimited(tb.SHAPE, b"")
+    tensor += wire.delimited(tb.FLOAT_VAL, struct.pack("<f", scalar.to_float32(value)))
+    metadata = wire.delimited(tb.METADATA, wire.delimited(1, wire.delimited(1, b"scalars")))
+    return wire.delimited(1, wire.delimited(1, tag.encode()) + wire.delimited(tb.TENSOR, tensor) + metadata * first)
+
+
+def histogram(dialect: str, tag: str) -> bytes:
+    if dialect == "mindspore":
+        body = wire.integer(2, 1) + wire.double(3, 1.0) + wire.double(4, 1.0) + wire.double(5, 1.0)
+        return wire.delimited(1, wire.delimited(1, tag.encode()) + wire.delimited(9, body))
+    body = wire.double(1, 1.0) + wire.double(2, 1.0) + wire.double(3, 1.0) + wire.double(4, 1.0)
+    body += wire.delimited(6, struct.pack("<2d", 1.0, 2.0)) + wire.delimited(7, struct.pack("<2d", 1.0, 0.0))
+    return wire.delimited(1, wire.delimited(1, tag.encode()) + wire.delimited(5, body))
+
+
+def event(step: int, wall_time: float, values: bytes, further: bytes = b"") -> bytes:
+    head = wire.double(1, wall_time) + (wire.integer(2, step) if step else b"")
+    return framed([head + wire.delimited(5, values) + further])
+
+
+class _Slow:
+    """Reads files frame by frame and field by field, with no code that the package shares but checksums and varints."""
+
+    def __init__(self, dialect: str) -> None:
+        self._number = NUMBER[dialect]
+        self._histogram = 9 if dialect == "mindspore" else 5
+        self._plugins: dict[str, bytes] = {}
+        #: Steps of tensors whose meaning was said in a value that is damaged.
+        self.tensor_steps: list[int] = []
+
+    def facts(self, path: Path) -> Facts:
+        numbers: list[tuple[str, int, float, float]] = []
+        histograms: list[tuple[str, int]] = []
+        payloads = list(_payloads(path.read_bytes()))
+        for payload in payloads:
+            for field, _, summary in wire.fields(payload):
+                for number, _, value in wire.fields(summary) if field == 5 else ():  # type: ignore[arg-type]
+                    if number == 1:
+                        self._learn(value)  # type: ignore[arg-type]
+        for payload in payloads:
+            step, wall_time, summaries = 0, 0.0, []
+            for field, _, content in wire.fields(payload):
+                if field == 1:
+                    (wall_time,) = struct.unpack("<d", content)  # type: ignore[arg-type]
+                elif field == 2:
+                    assert isinstance(content, int)
+                    step = wire.signed(content)
+                elif field == 5:
+                    summaries.append(content)
+            for summary in summaries:
+                for field, _, value in wire.fields(summary):  # type: ignore[arg-type]
+                    if field == 1:
+                        self._take(value, step, wall_time, numbers, histograms)  # type: ignore[arg-type]
+        return numbers, histograms
+
+    def _learn(self, value: memoryview) -> None:
+        """Note the plugin of a tag: it holds for all its values, those before it too, as the first may be damaged."""
+        found = {field: content for field, _, content in wire.fields(value)}
+        if tb.METADATA in found and self._number == tb.SIMPLE_VALUE:
+            self._plugins.setdefault(str(found[1], "utf-8", "surrogateescape"), bytes(found[tb.METADATA]))  # type: ignore[arg-type]
+
+    def _take(self, value: memoryview, step: int, wall_time: float, numbers: Any, histograms: Any) -> None:
+        found = {field: content for field, _, content in wire.fields(value)}
+        tag = str(found[1], "utf-8", "surrogateescape")  # type: ignore[arg-type]
+        if self._number in found:
+            form, content = ("<d", found[100]) if 100 in found else ("<f", found[self._number])
+            numbers.append((tag, step, wall_time, struct.unpack(form, content)[0]))  # type: ignore[arg-type]
+        elif self._histogram in found:
+            histograms.append((tag, step))
+        elif tb.TENSOR in found and b"scalars" not in self._plugins.get(tag, b""):
+            self.tensor_steps.append(step)
+        elif tb.TENSOR in found:
+            inner = {field: content for field, _, content in wire.fields(found[tb.TENSOR])}  # type: ignore[arg-type]
+            numbers.append((tag, step, wall_time, struct.unpack("<f", inner[tb.FLOAT_VAL])[0]))  # type: ignore[arg-type]
+
+
+def _payloads(data: bytes) -> Iterator[memoryview]:
+    """The payloads whose checksums are right; after a wrong one the search goes on byte by byte."""
+    offset = 0
+    while offset < len(data):
+        try:
+            found = frame.unpack(data, offset)
+        except Exception:  # noqa: BLE001 - whatever is wrong, no frame is there
+            found = None
+        if found is None:
+            offset += 1
+            continue
+        yield found[0]
+        offset = found[1]
+
+
+def compare(folder: Path, dialect: str) -> int:
+    """Compare what is read with the facts of the slow way; return how many numbers there are."""
+    slow = _Slow(dialect)
+    numbers, histograms = slow.facts(folder / FILES[dialect])
+    by_tag: dict[str, list[tuple[int, float, float]]] = {}
+    for tag, *point in numbers:
+        by_tag.setdefault(tag, []).append(tuple(point))  # type: ignore[arg-type]
+    run = read(folder)
+    assert set(run.tags().get("scalar", [])) == set(by_tag)
+    for tag, points in by_tag.items():
+        last = {step: index for index, (step, _, _) in enumerate(points)}
+        standing = [point for index, point in enumerate(points) if tag.startswith(SAMPLED) or last[point[0]] == index]
+        # Ordered by step, then by time; equal ones stay in file order.
+        expected = sorted(standing, key=lambda point: (point[0], point[1]))
+        series = run.scalars(tag)
+        assert series.step.tolist() == [step for step, _, _ in expected], tag
+        assert series.wall_time.tolist() == [wall_time for _, wall_time, _ in expected], tag
+        np.testing.assert_array_equal(series.value, [value for _, _, value in expected], tag)
+        everything = sorted(points, key=lambda point: (point[0], point[1]))
+        np.testing.assert_array_equal(
+            run.scalars(tag, superseded=True).value, [value for _, _, value in everything], tag
+        )
+    found = {(tag, step) for tag in run.tags().get("histogram", []) for step in run.histograms(tag).step.tolist()}
+    assert found == set(histograms)
+    steps = [step for _, step, _, _ in numbers] + [step for _, step in histograms] + slow.tensor_steps
+    extent = run.extent()
+    assert (extent and extent[:2]) == ((min(steps), max(steps)) if steps else None)
+    return len(numbers)
+
+
+def names(rng: np.random.Generator, count: int) -> list[str]:
+    """Tags of many lengths, some the beginnings of others, some not ASCII, some longer than a byte counts."""
+    heads = ["loss", "layer_{}/weight", "grad_norm/{}", "e/{}/é", "x" * 60 + "{}", "y" * 118 + "{}", "z" * 140 + "{}"]
+    tags = {heads[int(rng.integers(len(heads)))].format(index) for index in range(count)}
+    return sorted(tags | {"a" * index for index in range(int(rng.integers(4)))})
+
+
+def events_of(rng: np.random.Generator, dialect: str) -> Iterator[bytes]:
+    """Events of one shape, which is drawn: wide, one event a value, or anything between."""
+    tags = names(rng, int(rng.choice([1, 2, 7, 40, 150])))
+    steps, first = (
+        min(int(rng.choice([1, 3, 20, 150])), 1 + 6000 // len(tags)),
+        int(rng.choice([0, 1, 120, 16_380, 2**40])),
+    )
+    one_each, subsets, shuffled, doubled = (bool(rng.random() < 0.4) for _ in range(4))
+    exact, odd = float(rng.choice([0.0, 0.0, 0.3, 1.0])), float(rng.choice([0.0, 0.1]))
+    kinds = float(rng.choice([0.0, 0.0, 0.02])), float(rng.choice([0.0, 0.0, 0.3]))
+    inner = wire.integer(77, 5) * bool(rng.random() < 0.2)
+    outer = [b"", wire.delimited(90, b"abc") + wire.double(15, 1.0), wire.integer(12, 1 << 40)][int(rng.integers(3))]
+    new_style = dialect == "tensorboard" and rng.random() < 0.4
+    seen: set[str] = set()
+    for step in range(first, first + steps):
+        chosen = [tag for tag in tags if not subsets or rng.random() < 0.7]
+        if shuffled:
+            rng.shuffle(chosen)
+        values = []
+        for tag in chosen * (1 + (doubled and rng.random() < 0.1)):
+            value = float(rng.choice(ODD)) if rng.random() < odd else float(rng.normal())
+            if rng.random() < kinds[0]:
+                values.append(histogram(dialect, f"h/{tag}"))
+            if new_style:
+                values.append(tensor_number(tag, value, tag not in seen or rng.random() < kinds[1]))
+            else:
+                further = wire.integer(99, int(rng.integers(1 << 20))) if rng.random() < kinds[1] else inner
+                values.append(number(dialect, tag, value, rng.random() < exact, further))
+            seen.add(tag)
+        groups = [[value] for value in values] if one_each else [values]
+        for group in groups:
+            yield event(step, 1e9 + step + float(rng.random()), b"".join(group), outer if rng.random() < 0.8 else b"")
+
+
+def write(folder: Path, dialect: str, frames: list[bytes]) -> Path:
+    path = folder / FILES[dialect]
+    path.write_bytes(b"".join(frames))
+    return path
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_any_mixture_of_shapes_is_read_as_the_slow_way_reads_it(
+    tmp_path: Path, rng: np.random.Generator, dialect: str
+) -> None:
+    """Files of several shapes one after the other, each with its own tags, orders, forms and extra fields."""
+    total = 0
+    for _ in range(12):
+        write(tmp_path, dialect, [one for _ in range(int(rng.integers(1, 4))) for one in events_of(rng, dialect)])
+        total += compare(tmp_path, dialect)
+    assert total > 1000
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_damage_anywhere_takes_no_more_than_its_frames(tmp_path: Path, rng: np.random.Generator, dialect: str) -> None:
+    """Bits are flipped and bytes cut out of files of all shapes: what is whole is read, and nothing else."""
+    for _ in range(12):
+        frames = [one for _ in range(2) for one in events_of(rng, dialect)]
+        data = bytearray(b"".join(frames))
+        for _ in range(int(rng.integers(1, 6))):
+            at = int(rng.integers(len(data)))
+            if rng.random() < 0.7:
+                data[at] ^= 1 << int(rng.integers(8))
+            else:
+                del data[at : at + int(rng.integers(1, 200))]
+        path = write(tmp_path, dialect, [bytes(data)])
+        compare(tmp_path, dialect)
+        report = verify.check(str(path))
+        assert report.damage or bytes(data) == b"".join(frames)
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_a_followed_file_equals_one_that_is_read_at_once(
+    tmp_path: Path, rng: np.random.Generator, dialect: str
+) -> None:
+    """The file grows by any number of bytes at a time."""
+    for _ in range(6):
+        data = b"".join(events_of(rng, dialect))
+        path = write(tmp_path, dialect, [b""])
+        run = read(tmp_path, follow=True)
+        end = 0
+        while end < len(data):
+            end = min(len(data), end + int(rng.integers(1, 1 + len(data) // 3)))
+            path.write_bytes(data[:end])
+            run.refresh()
+        fresh = read(tmp_path)
+        assert run.tags() == fresh.tags()
+        for tag in fresh.tags().get("scalar", []):
+            followed, whole = run.scalars(tag, superseded=True), fresh.scalars(tag, superseded=True)
+            assert followed.step.tolist() == whole.step.tolist()
+            np.testing.assert_array_equal(followed.value, whole.value)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_steps_that_come_round_in_a_long_file(tmp_path: Path, rng: np.random.Generator, is_damaged: bool) -> None:
+    """An event a value over several megabytes: other tags now and then, steps that grow by a byte, a flipped bit."""
+    tags = [f"layer_{index}/{'w' * int(rng.integers(8))}" for index in range(150)]
+    frames = []
+    for step in range(20, 320):
+        for tag in tags:
+            frames.append(event(step, 1e9 + float(rng.random()), number("tensorboard", tag, float(rng.normal()))))
+        if step % 37 == 0:
+            frames.append(event(step, 1e9, number("tensorboard", "eval", 1.0)))
+    data = bytearray(b"".join(frames))
+    if is_damaged:
+        data[int(rng.integers(len(data)))] ^= 0x10
+    write(tmp_path, "tensorboard", [bytes(data)])
+    assert len(data) > 2_000_000
+    assert compare(tmp_path, "tensorboard") >= 44_000
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_values_that_look_like_the_beginnings_of_others(tmp_path: Path, dialect: str) -> None:
+    """Tags and numbers that hold the bytes of a value's head change nothing."""
+    head = wire.delimited(1, wire.delimited(1, b"fake") + b"\x1d\0\0\0\0").decode("latin-1")
+    tags = ["\n\x05\n\x01a", head, "\n" * 30, "a", "b\n\x09\n\x02xy\x1d1234"]
+    bits = struct.unpack("<f", b"\x0a\x09\x0a\x02")[0]
+    frames = [
+        event(step, 1.0 + step, b"".join(number(dialect, tag, bits) for tag in tags[step % 3 :])) for step in range(200)
+    ]
+    write(tmp_path, dialect, frames)
+    assert compare(tmp_path, dialect) == 67 * 5 + 67 * 4 + 66 * 3
+
+
+def test_protobuf_reads_the_same(tmp_path: Path, rng: np.random.Generator) -> None:
+    """MindSpore's own message classes give the same numbers for a wide file."""
+    path = write(tmp_path, "mindspore", list(events_of(rng, "mindspore")))
+    event_class = schema.message_class("Event")
+    count = 0
+    for payload in _payloads(path.read_bytes()):
+        message = event_class.FromString(bytes(payload))
+        count += sum(1 for value in message.summary.value if value.HasField("scalar_value"))
+    assert count == compare(tmp_path, "mindspore")
+
+
+def cost(run: Callable[[], object]) -> float:
+    import time
+
+    best = math.inf
+    for _ in range(3):
+        started = time.process_time()
+        run()
+        best = min(best, time.process_time() - started)
+    return best
+
+
+@pytest.mark.parametrize("one_each", [False, True])
+def test_the_time_grows_with_the_points(tmp_path: Path, one_each: bool) -> None:
+    """Four times as many tags take four times as long, and not sixteen times; all series, extents and counts too."""
+    times = []
+    for tags in (500, 2000):
+        folder = tmp_path / str(tags)
+        folder.mkdir()
+        fields = [number("tensorboard", f"layer_{tag}/norm", float(tag)) for tag in range(tags)]
+        groups = [[field] for field in fields] if one_each else [fields]
+        write(folder, "tensorboard", [event(step, step, b"".join(group)) for step in range(10) for group in groups])
+
+        def everything(folder: Path = folder) -> None:
+            run = read(folder)
+            for tag in run.tags()["scalar"]:
+                run.scalars(tag).by_writer()
+            run.extent(), run.contents.superseded(), run.contents.nonfinite(), repr(run)
+
+        times.append(cost(everything))
+    assert times[1] < 9 * times[0]
+
+
+def test_what_a_tag_means_may_stand_behind_its_first_values(tmp_path: Path) -> None:
+    """Where the value with the metadata is damaged, values before the next one that has it are numbers, too."""
+    frames = [event(step, 1e9 + step, tensor_number("loss", step / 2, step == 3)) for step in range(1, 5)]
+    path = write(tmp_path, "tensorboard", frames)
+    assert read(tmp_path).scalars("loss").value.tolist() == [0.5, 1.0, 1.5, 2.0]
+    assert read(tmp_path).tags() == {"scalar": ["loss"]}
+    path.write_bytes(b"".join(frames[:2]))
+    run = read(tmp_path)
+    assert run.tags() == {"tensor": ["loss"]}
+    path.write_bytes(b"".join(frames))
+    run.refresh()
+    assert run.tags() == {"scalar": ["loss"]}
+    assert run.scalars("loss").step.tolist() == [1, 2, 3, 4]
