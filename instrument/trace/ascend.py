@@ -14,8 +14,8 @@ import numpy as np
 
 from instrument.trace import aicpu, ascend_executions, clocks, hwts, queues, training_trace, ts_track
 from instrument.trace import framework_desc as framework
-from instrument.trace.ascend_files import sources
 from instrument.trace.events import BATCH, FETCH, LOST, MISSING, REDUCE, STEP, Capture, Problem
+from instrument.trace.kinds import ascend_kind_of
 from instrument.trace.operator_map import OperatorMap
 from instrument.trace.records import Chunks, joined
 from instrument.trace.step_points import StepTrace
@@ -42,7 +42,7 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
     `files` maps names to contents, each with its slices joined: the name as it is on disk, with or without folders,
     but without the part of the slice, such as "hwts.log.data.45.dev.profiler_default_tag.1", "hwts.data.0",
     "DATA_PREPROCESS.AICPU.0", "data/Framework.task_desc_info.0", "info.json.0" or "host_start.log";
-    `ascend_files.recognise` tells which names are read. Files of other devices, and names of other kinds, are passed
+    `kinds.ascend_kind_of` tells which names are read. Files of other devices, and names of other kinds, are passed
     over. The content is bytes-like, or the pieces of it in order (also an iterator that makes them one by one: of a
     huge hwts file no piece is kept).
 
@@ -79,11 +79,18 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
     )
 
 
+class _Source(NamedTuple):
+    """A raw file: its name as it was given, and its content."""
+
+    name: str
+    data: Chunks
+
+
 class _Reader:
     """Hands the file of a kind to its parser, and keeps what was lost of each."""
 
     def __init__(self, files: Mapping[str, Chunks], device: int) -> None:
-        self._sources, self._others = sources(files, device)
+        self._sources, self._others = _sources(files, device)
         self._losses: dict[str, Losses] = {}
 
     def name(self, kind: str) -> str:
@@ -94,7 +101,7 @@ class _Reader:
         return self._losses.setdefault(kind, Losses(self.name(kind)))
 
     def read(self, kind: str, parse: Callable[[Buffer, Losses], T]) -> T:
-        """What `parse` finds in the file of a kind; where there is none, what it finds in an empty one."""
+        """Return what `parse` finds in the file of a kind; where there is none, what it finds in an empty one."""
         return self.read_chunks(kind, lambda data, losses: parse(joined(data), losses))
 
     def read_chunks(self, kind: str, parse: Callable[[Chunks, Losses], T]) -> T:
@@ -134,7 +141,7 @@ def _operators(reader: _Reader) -> OperatorMap:
 def _name_points(
     reader: _Reader, operators: OperatorMap, points: Mapping[int, str], metadata: dict[str, object]
 ) -> None:
-    """Which operators the forward pass starts and the backward pass ends with, where a file says so."""
+    """Note which operators the forward pass starts and the backward pass ends with, where a file says so."""
     marks = reader.read("step_info", framework.step_info)
     for key, tag, mark in (("fp_start", 1, 2), ("bp_end", 2, 3)):
         row = int(operators.find(*np.array([marks[mark]]).T)[0]) if mark in marks else MISSING
@@ -236,7 +243,7 @@ def _reduce_name(pair: np.void, points: Mapping[int, str], operators: OperatorMa
 
 
 def _batches(reader: _Reader, clock: Clock) -> NDArray[np.void]:
-    """What the host put into the device's queue."""
+    """Return what the host put into the device's queue."""
     dp, tdt = (reader.read(kind, queues.pushes).elements for kind in ("dp", "tdt"))
     if len(dp) and len(tdt):
         reader.losses("dp").add("elements of the queue that TDT tells as well", len(dp))
@@ -249,7 +256,7 @@ def _batches(reader: _Reader, clock: Clock) -> NDArray[np.void]:
 
 
 def _fetches(reader: _Reader, clock: Clock, steps: NDArray[np.void]) -> NDArray[np.void]:
-    """How the device took batches out of its queue, by its own file or by the table made of that."""
+    """Return how the device took batches out of its queue, by its own file or by the table made of that."""
     found = reader.read("aicpumi", queues.fetches).fetches
     table = reader.read("fetch_table", queues.fetch_table).fetches
     found = found if len(found) else table
@@ -267,3 +274,22 @@ def _marked_fetches(trace: StepTrace, steps: NDArray[np.void], clock: Clock) -> 
     fetches = np.full(len(trace.fetches), MISSING, np.int64).astype(FETCH)
     _place(fetches, trace.fetches, steps, clock)
     return fetches
+
+
+def _sources(files: Mapping[str, Chunks], device: int) -> tuple[dict[str, _Source], list[str]]:
+    """Return the file of each kind that is of this device, and the names of those that are of a kind already there.
+
+    A file of the device itself comes before one of all devices; else the first one is taken.
+    """
+    by_kind: dict[str, _Source] = {}
+    others = []
+    kinds = [(name, kind) for name in files if (kind := ascend_kind_of(name)) is not None]
+    for wanted in (device, None):
+        for name, kind in kinds:
+            if kind.device != wanted:
+                continue
+            if kind.name not in by_kind:
+                by_kind[kind.name] = _Source(name, files[name])
+            elif wanted is not None:
+                others.append(name)
+    return by_kind, others

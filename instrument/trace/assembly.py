@@ -46,7 +46,7 @@ _TIMES = ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns", "time_ns")
 
 
 def clock_of(times: NDArray[np.int64]) -> str:
-    """Whether host times are since the epoch or since the start of the machine; "" where there are none."""
+    """Return whether host times are since the epoch or since the start of the machine; "" where there are none."""
     if not len(times):
         return ""
     return EPOCH if int(np.median(times)) >= _FIRST_EPOCH_NS else MONOTONIC
@@ -116,7 +116,7 @@ class Assembly:
         self.epoch_offset_ns: int | None = None
 
     def fits(self, clock: str, file: str, what: str, amount: int) -> bool:
-        """Whether times of `clock` can be put on the axis; the first ones say what the axis is."""
+        """Return True if times of `clock` can be put on the axis; the first ones say what the axis is."""
         if amount and not self.clock:
             self.clock = clock
         if not amount or clock == self.clock:

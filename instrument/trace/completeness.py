@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from instrument.trace.ascend_files import recognise
 from instrument.trace.assembly import DEVICE, MONOTONIC, Assembly
 from instrument.trace.cpu import Totals
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, Problem
 from instrument.trace.files import RawFiles
-from instrument.trace.kinds import ASCEND
+from instrument.trace.kinds import ASCEND, ascend_kind_of
 
 _NO_NAMES = "tasks have no names, each is an operator of its own, and tasks of the runtime count as operators"
 _NO_SHAPES = "the shapes of inputs are not known"
@@ -182,8 +181,8 @@ def _by_detailed_kind(of_kind: Mapping[str, Sequence[str]]) -> dict[str, list[st
     found: dict[str, list[str]] = {}
     for kind, names in of_kind.items():
         for name in names:
-            known = recognise(name) if kind == ASCEND else None
-            found.setdefault(known.kind if known else kind, []).append(name)
+            known = ascend_kind_of(name) if kind == ASCEND else None
+            found.setdefault(known.name if known else kind, []).append(name)
     return found
 
 

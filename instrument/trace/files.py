@@ -75,7 +75,7 @@ class RawFiles(Mapping[str, "list[memoryview]"]):
         return sum(self.size(name) for name in numbered.values())
 
     def _check(self, name: str) -> Iterator[Problem]:
-        """Whether a file is as long as its sidecar says, if that says anything."""
+        """Check that a file is as long as its sidecar says, if that says anything."""
         is_told = name.endswith(_DONE) and self.size(name) <= _LARGEST_DONE
         match = _FILE_SIZE.fullmatch(self.joined(name)) if is_told else None
         subject = name.removesuffix(_DONE)

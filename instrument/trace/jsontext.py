@@ -57,7 +57,7 @@ class _Window:
         return self.pos - start
 
     def is_hopeless(self) -> bool:
-        """Whether so much is damaged that going on would take for ever."""
+        """Return True if so much is damaged that going on would take for ever."""
         return self._cost < 0
 
     def left(self) -> int:
@@ -102,7 +102,7 @@ def _element(window: _Window, losses: Losses) -> Iterator[Any]:
 
 
 def _ends(window: _Window) -> bool:
-    """Whether the bracket here ends the list: behind one of a damaged element more elements follow."""
+    """Return True if the bracket here ends the list: behind one of a damaged element more elements follow."""
     rest = window.text[window.pos + 1 : window.pos + 64].lstrip()
     return not rest or rest[0] == "}" or re.match(r',\s*"', rest) is not None
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from instrument.trace.ascend_files import recognise
-
 #: Kind of the raw files of an Ascend device, which are read together.
 ASCEND = "ascend"
 _DEVICE = r"_(?P<device>\d{1,9})"
@@ -52,6 +50,39 @@ _PATTERNS = {
     "profiler_info": r"profiler_info(?:_(?P<device>\d{1,9}))?\.json",
     "profiler_metadata": r"profiler_metadata\.json",
 }
+#: Kind of a raw file of an Ascend device -> the names it has had, without the number of the device.
+_ASCEND_NAMES: dict[str, tuple[str, ...]] = {
+    "hwts": ("hwts.log.data.45.dev.profiler_default_tag", "hwts.data"),
+    "training_trace": ("training_trace.46.dev.profiler_default_tag",),
+    "ts_track": ("ts_track.data",),
+    "aicpu": ("DATA_PREPROCESS.dev.AICPU", "DATA_PREPROCESS.AICPU"),
+    "aicpumi": ("DATA_PREPROCESS.dev.AICPUMI", "DATA_PREPROCESS.AICPUMI"),
+    "dp": ("DATA_PREPROCESS.dev.DP", "DATA_PREPROCESS.DP"),
+    "tdt": ("DATA_PREPROCESS.dev.TDT", "DATA_PREPROCESS.TDT"),
+    "task_desc": (
+        "Framework.host.vm.task_desc_info", "Framework.host.vm_task_desc_info", "Framework.host.task_desc_info",
+        "Framework.task_desc_info",
+    ),
+    "graph_desc": (
+        "Framework.host.vm.graph_desc_info", "Framework.host.vm_graph_desc_info", "Framework.host.graph_desc_info",
+        "Framework.graph_desc_info",
+    ),
+    "point": ("Framework.host.vm.point", "Framework.host.vm_point", "Framework.host.point", "Framework.point"),
+    "tensor_data": ("Framework.tensor_data_info",),
+    "step_info": ("Framework.step_info",),
+    "hash_dic": ("Framework.hash_dic",),
+    "host_start": ("host_start.log",),
+    "dev_start": ("dev_start.log",),
+    "info": ("info.json",),
+    "start_info": ("start_info",),
+    "end_info": ("end_info",),
+}  # fmt: skip
+#: These are one for the whole job in newer builds: their names then have no device.
+_OF_ALL_DEVICES = frozenset({"host_start", "info", "start_info", "end_info"})
+_NO_CONTENT = (".done", ".zip", ".join")
+_TABLE_OF_FETCHES = "minddata_aicpu_"
+_ASCEND_KINDS = {name: kind for kind, names in _ASCEND_NAMES.items() for name in names}
+
 _COMPILED = [(kind, re.compile(pattern, re.ASCII)) for kind, pattern in _PATTERNS.items()]
 _FOLDER_OF_DEVICE = re.compile(r"device_(\d{1,9})", re.ASCII)
 #: Kinds whose number is that of the process among all, whatever its device; and kinds that the host writes, whose
@@ -66,14 +97,14 @@ OF_HOST = frozenset(
 
 
 class Kind(NamedTuple):
-    """What a file is; `device` is None where neither its name nor its folder tells."""
+    """What a file is; `device` is None where neither its name nor its folder tells, or where it is of all devices."""
 
     name: str
     device: int | None
 
 
 def kind_of(path: str) -> Kind | None:
-    """What the file at `path` ("/" between folders, no `.slice_<n>`) is; None for what is no raw file."""
+    """Return what the file at `path` ("/" between folders, no `.slice_<n>`) is; None for what is no raw file."""
     *folders, base = path.split("/")
     folder = next((match for part in reversed(folders) if (match := _FOLDER_OF_DEVICE.fullmatch(part))), None)
     device = int(folder[1]) if folder else None
@@ -81,5 +112,30 @@ def kind_of(path: str) -> Kind | None:
         if match := pattern.fullmatch(base):
             number = match.groupdict().get("device")
             return Kind(kind, device if number is None else int(number))
-    found = recognise(path)
-    return None if found is None else Kind(ASCEND, device if found.device is None else found.device)
+    of_device = ascend_kind_of(path)
+    return None if of_device is None else Kind(ASCEND, device if of_device.device is None else of_device.device)
+
+
+def ascend_kind_of(name: str) -> Kind | None:
+    """Return what a raw file of an Ascend device is by its name, which may have folders before it; None for others.
+
+    `hwts.data.0`, `data/hwts.data.0` and `hwts.data.0.JOBABC` are all ("hwts", 0).
+    """
+    base = name.rpartition("/")[2]
+    if base.endswith(_NO_CONTENT):
+        return None
+    if base.startswith(_TABLE_OF_FETCHES) and base.endswith(".txt"):
+        device = base.removeprefix(_TABLE_OF_FETCHES).removesuffix(".txt")
+        return Kind("fetch_table", int(device)) if _is_number(device) else None
+    if _ASCEND_KINDS.get(base) in _OF_ALL_DEVICES:
+        return Kind(_ASCEND_KINDS[base], None)
+    parts = base.split(".")
+    for place in range(len(parts) - 1, 0, -1):
+        kind = _ASCEND_KINDS.get(".".join(parts[:place]))
+        if kind is not None and _is_number(parts[place]):
+            return Kind(kind, int(parts[place]))
+    return None
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= 9 and text.isascii() and text.isdecimal()

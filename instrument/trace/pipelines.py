@@ -43,7 +43,7 @@ class Recorded:
 
     @property
     def form(self) -> list[tuple[object, ...]]:
-        """What does not change from epoch to epoch."""
+        """Return what does not change from epoch to epoch."""
         return [(one.id, one.type, one.workers, one.parent, one.children, one.queue_capacity) for one in self.stages]
 
 

@@ -61,7 +61,7 @@ def pieces(data: Chunks) -> Iterator[Buffer]:
 
 
 def is_binary(data: Buffer) -> bool:
-    """Whether a file that may be text or records is records."""
+    """Return True for records, in a file that may hold text or records."""
     return bytes(data[:2]) == MAGIC
 
 

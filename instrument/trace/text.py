@@ -60,7 +60,7 @@ def lines(data: Buffer) -> Iterator[bytes]:
 
 
 def spans_of_lines(data: Buffer) -> Iterator[tuple[int, int]]:
-    """Where each line starts and ends, its line feed included."""
+    """Return where each line starts and ends, its line feed included."""
     return (match.span() for match in _LINE.finditer(data))
 
 
@@ -70,7 +70,7 @@ def decode(data: bytes) -> str:
 
 
 def is_cut(data: Buffer) -> bool:
-    """Whether the last line lacks its end, so that it may have been longer."""
+    """Return True if the last line lacks its end, so that it may have been longer."""
     return len(data) > 0 and data[len(data) - 1] != 0x0A
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from instrument.trace import ascend
-from instrument.trace.ascend_files import recognise
 from instrument.trace.events import AI_CORE, AI_CPU, EXECUTION, FETCH, MISSING, Capture, Operator
+from instrument.trace.kinds import ascend_kind_of
 from tests.trace import encoders_ascend as encode
 
 Files = dict[str, bytes]
@@ -154,7 +154,7 @@ def test_a_second_file_of_a_kind_is_told() -> None:
 )
 def test_names_are_recognised(name: str, expected: tuple[str, int | None] | None) -> None:
     """By what they have been over the years."""
-    assert recognise(name) == expected
+    assert ascend_kind_of(name) == expected
 
 
 def test_wrapped_ids_find_their_operator() -> None:
