@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "findings": set(),
     "errors": set(),
     "suggestions": set(),
+    "wording": set(),
     "forks": set(),
     "paths": set(),
     "descriptors": set(),
@@ -109,8 +110,12 @@ ALLOWED: dict[str, set[str]] = {
     "runs": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
     "analyse": {"runs", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
+    # Plain values of runs, which every output stands on: no terminal, no HTML, no options.
+    "facts": {"suggestions", "wording", "analyse", "runs", "codec", "eventfile", "values", "errors", "numpy"},
     "show": {
         "suggestions",
+        "wording",
+        "facts",
         "analyse",
         "runs",
         "ringfile",
@@ -129,7 +134,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"show"},
 }
 WRITING = {"framework", "write", "collect", "profiler", "landscape", "checkup"}
-READING = {"runs", "trace", "analyse", "show", "__main__"}
+READING = {"runs", "trace", "analyse", "facts", "show", "__main__"}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.show.surface import Floats, checkpoints, holes, is_line
+from instrument.facts.surface import Floats, checkpoints, holes, is_line
 from instrument.values import LossSurface
 
 _VTK_TYPES = {"float64": "Float64", "int64": "Int64"}

@@ -14,14 +14,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from instrument.errors import CorruptMessage
+from instrument.facts import describe
+from instrument.facts.selection import with_names
+from instrument.facts.tags import TagFilter
 from instrument.runs.points import clock
 from instrument.runs.run import Run, find_runs, read_run
 from instrument.runs.tail import Ending, Point, Tail, decoded
-from instrument.show import describe, forms
+from instrument.show import output
 from instrument.show.live import LiveDisplay, on_terminal
-from instrument.show.runs import named, tell
+from instrument.show.options import chosen_tags
+from instrument.show.runs import tell
 from instrument.show.tables import escape, name, number
-from instrument.show.tags import TagFilter, chosen_tags
 
 #: The exit status of a program that Ctrl+C ended.
 INTERRUPTED = 130
@@ -82,7 +85,7 @@ class _Followed:
 
     def named(self) -> list[tuple[str, Run]]:
         """Return the runs that were found, with their names."""
-        return named(list(self._runs.values()))
+        return with_names(list(self._runs.values()))
 
     def is_over(self) -> bool:
         """Return True where there are runs, and all of them have ended."""
@@ -164,7 +167,7 @@ class _Lines:
         self._begun: set[str] = set()
         self._has_told = False
         if arguments.csv:
-            forms.print_csv(columns, ())
+            output.print_csv(columns, ())
             sys.stdout.flush()
 
     def put(self, followed: _Followed) -> None:
@@ -192,16 +195,16 @@ class _Lines:
         row |= {"tag": point.tag, "device": point.device, "host": point.host}
         row |= {"step": point.step, "wall_time": point.wall_time, **_facts(point)}
         if self._arguments.json:
-            forms.print_json_line(row)
+            output.print_json_line(row)
         elif self._arguments.csv:
-            forms.print_csv_row([row.get(column) for column in self._columns])
+            output.print_csv_row([row.get(column) for column in self._columns])
         else:
             print("  ".join(_words(row, point)))
 
 
 def _facts(point: Point) -> describe.Row:
     try:
-        return describe.value(decoded(point).value)
+        return describe.value_facts(decoded(point).value)
     except CorruptMessage as error:
         return {"error": str(error)}
 
@@ -215,7 +218,7 @@ def _words(row: describe.Row, point: Point) -> Iterator[str]:
     if point.kind == "scalar":
         yield number(row["value"])
     else:
-        yield describe.words({key: row[key] for key in row if key not in ("run", "path", *Point._fields)})
+        yield describe.facts_text({key: row[key] for key in row if key not in ("run", "path", *Point._fields)})
 
 
 def _last(points: list[Point], count: int | None) -> list[Point]:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from instrument.errors import CorruptMessage
+from instrument.facts import describe
+from instrument.facts.describe import leaves, listing, losses_text, summary
 from instrument.runs.points import Points, Scalars, called, clock
 from instrument.runs.run import Run, Runs
-from instrument.show import curve, describe
-from instrument.show.describe import flat, listed, losses, summary
+from instrument.show import curve
 from instrument.show.tables import escape, name, number
 from instrument.values import Image
 
@@ -33,7 +34,7 @@ def run(shown: Run) -> str:
     parts = [_table(f"{shown.name} in {shown.path}", heads, rows)]
     parts += [_note(f"{len(kinds) - _ROWS} more tags: run.tags() lists them all")] if len(kinds) > _ROWS else []
     parts += [_note("with a profile: run.profile()")] if shown.traces else []
-    parts += [_note(f"{losses(shown)}: see run.gaps and run.damage")] if losses(shown) else []
+    parts += [_note(f"{losses_text(shown)}: see run.gaps and run.damage")] if losses_text(shown) else []
     return "".join(parts)
 
 
@@ -56,11 +57,11 @@ def runs(shown: Runs) -> str:
 
 
 def _run_row(one: Run) -> list[Any]:
-    row = listed(one, one.path)
+    row = listing(one, one.path)
     tags = ", ".join(f"{count} {kind}" for kind, count in row["tags"].items())
     if row["first_step"] is None:
-        return [one.path, tags, "", "", losses(one)]
-    return [one.path, tags, f"{row['first_step']}..{row['last_step']}", clock(row["last_wall_time"]), losses(one)]
+        return [one.path, tags, "", "", losses_text(one)]
+    return [one.path, tags, f"{row['first_step']}..{row['last_step']}", clock(row["last_wall_time"]), losses_text(one)]
 
 
 def points(shown: Points) -> str:
@@ -90,12 +91,12 @@ def _value(shown: Points, at: int) -> Any:
     if isinstance(value, Image) and value.data.startswith(_PNG) and len(value.data) <= _LARGEST_PICTURE_BYTES:
         data = base64.b64encode(value.data).decode()
         return Markup(f'<img src="data:image/png;base64,{data}" alt="{value.width} x {value.height} pixels">')
-    return describe.words(describe.value(value))
+    return describe.facts_text(describe.value_facts(value))
 
 
 def lineage(shown: Mapping[str, Any]) -> str:
     """A lineage: the way to each value, and the value."""
-    rows = [[path, number(value) if isinstance(value, float) else str(value)] for path, value in flat(dict(shown))]
+    rows = [[path, number(value) if isinstance(value, float) else str(value)] for path, value in leaves(dict(shown))]
     return _table("lineage", ("name", "value"), rows)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from instrument.facts.surface import Drawing, Floats, Scale, holes, is_line
 from instrument.show import svg
-from instrument.show.surface import Drawing, Floats, Scale, holes, is_line
 from instrument.show.tables import number
 
 _COLOURS = 64

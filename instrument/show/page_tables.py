@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from html import escape as escape_html
 from typing import Any
 
+from instrument.facts import compare, describe
+from instrument.facts.compare import Side
+from instrument.facts.describe import Row
 from instrument.runs.points import called, clock
-from instrument.show import charts, compare, describe
-from instrument.show.compare import Side
-from instrument.show.describe import Row
+from instrument.show import charts
 from instrument.show.tables import escape, name, number
 
 #: So many rows of a table are shown.
@@ -37,7 +38,7 @@ def health(runs: Sequence[tuple[str, Sequence[Row], Row, Row]], left_out: Sequen
     """Values that are not finite, gaps, damage, superseded points, and what is not in the report."""
     parts = []
     broken = [
-        [_cell(short(run), "long"), _cell(short(row["tag"]), "long"), _cell(text(describe.not_finite(row)))]
+        [_cell(short(run), "long"), _cell(short(row["tag"]), "long"), _cell(text(describe.nonfinite_text(row)))]
         for run, rows, _, _ in runs
         for row in rows
     ]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from instrument.errors import InstrumentError
+from instrument.facts.surface import Drawing, Floats, Scale, axis_titles, checkpoints, holes, is_line
 from instrument.show.page import legend
-from instrument.show.surface import Drawing, Floats, Scale, axis_titles, checkpoints, holes, is_line
 from instrument.show.svg import LEVELS
 
 _PATH_COLOUR = "#d5371f"

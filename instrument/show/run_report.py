@@ -19,11 +19,12 @@ from typing import Any
 from instrument._version import __version__
 from instrument.analyse import report as profile_report
 from instrument.errors import CorruptMessage, InstrumentError
+from instrument.facts import compare, describe, directions
+from instrument.facts.compare import Side
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
-from instrument.show import charts, compare, describe, directions, page_tables
+from instrument.show import charts, page_tables
 from instrument.show.charts import Line
-from instrument.show.compare import Side
 from instrument.show.formats.pictures import png
 from instrument.show.tables import escape
 from instrument.values import Image
@@ -102,10 +103,10 @@ class _Maker:
 
     def drawn(self, number: int, name: str, run: Run) -> Drawn:
         """Draw a run; what is read of it is not kept."""
-        side = compare.side(name, run, self._wanted, self._direction)
-        made = Drawn(name, run.path, describe.listed(run, name), describe.losses(run), side)
-        made.broken = [row for row in side.scalars if describe.not_finite(row)]
-        made.missing = describe.missing(run)
+        side = compare.read_side(name, run, self._wanted, self._direction)
+        made = Drawn(name, run.path, describe.listing(run, name), describe.losses_text(run), side)
+        made.broken = [row for row in side.scalars if describe.nonfinite_text(row)]
+        made.missing = describe.gaps_and_damage(run)
         for tag in self._wanted(run.tags().get("scalar", [])):
             made.lines[tag] = list(self._lines(number, name, run.scalars(tag)))
         draw = {"histogram": self._histograms, "image": self._images, "text": self._texts}

@@ -12,8 +12,8 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.facts.surface import Drawing, Floats, axis_titles, checkpoints, is_line, unit
 from instrument.show import contour
-from instrument.show.surface import Drawing, Floats, axis_titles, checkpoints, is_line, unit
 from instrument.values import LossSurface
 
 LEVELS = 12

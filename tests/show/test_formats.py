@@ -15,12 +15,12 @@ import pytest
 
 from instrument.codec import image
 from instrument.errors import InstrumentError
+from instrument.facts.tags import TagFilter
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
 from instrument.show.formats import export
 from instrument.show.formats.pictures import png
 from instrument.show.formats.text import _pieces
-from instrument.show.tags import TagFilter
 from instrument.values import Event, Image, Item
 from tests.runs.build import framed, item, steps, write
 from tests.show.runs import EVIL, START, every_kind

@@ -211,8 +211,8 @@ def test_pictures(tmp_path: Path, suffix: str, start: bytes) -> None:
 def test_what_the_picture_holds(tmp_path: Path) -> None:
     """A contour whose holes are masked, a surface, the path on both."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from instrument.facts.surface import Drawing, Scale
     from instrument.show import plot
-    from instrument.show.surface import Drawing, Scale
 
     drawing = Drawing(plane(), Scale.of(plane()), "title")
     figure = plot.figure(drawing)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from instrument import read
-from instrument.show import directions
+from instrument.facts import directions
 from instrument.show.cli import main
 from instrument.values import Event
 from tests.runs.build import steps, write

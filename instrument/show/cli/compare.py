@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from instrument.errors import NoSuchRun
+from instrument.facts import compare, describe
+from instrument.facts.compare import Side
+from instrument.facts.describe import Row
 from instrument.runs.points import called
-from instrument.show import compare, describe, directions, forms, tags
-from instrument.show.compare import Side
-from instrument.show.describe import Row
+from instrument.show import options, output
 from instrument.show.runs import PATHS, Selection, tell_replaced
 from instrument.show.tables import Cell, Column, escape, name, number, prose, table
 
@@ -19,21 +20,21 @@ _SORTABLE = ("run", "best", "best_step", "last", "last_step", "points")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
-    tags.add_tag_options(parser)
+    options.add_tag_options(parser)
     order = f"the runs of each tag in the order of this field (default: best, the best first): {', '.join(_SORTABLE)}"
     parser.add_argument("--sort", metavar="FIELD", choices=_SORTABLE, default="best", help=order)
     parser.add_argument("--descending", action="store_true", help="the other way round")
-    directions.add_direction_options(parser)
-    forms.add_forms(parser, "the comparison")
+    options.add_direction_options(parser)
+    output.add_output_options(parser, "the comparison")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     runs = Selection(arguments.runs)
-    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     sides, known = list[Side](), list[str]()
     for run_name, opened in runs:
-        sides.append(compare.side(run_name, opened, wanted, direction))
+        sides.append(compare.read_side(run_name, opened, wanted, direction))
         known += opened.tags().get("scalar", [])
         tell_replaced(opened, wanted(opened.tags().get("scalar", [])))
     rows = compare.scalars(sides, arguments.sort, arguments.descending)
@@ -42,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     differences = compare.hyper_parameters(sides)
     tables = {"runs": [one.head for one in sides], "scalars": rows, "hyper_parameters": differences}
     if arguments.json:
-        forms.print_json(tables)
+        output.print_json(tables)
     elif arguments.csv:
-        forms.print_tables(tables)
+        output.print_tables(tables)
     else:
         print("\n\n".join(_texts(sides, rows, differences)))
     return runs.status
@@ -54,7 +55,7 @@ def _texts(sides: Sequence[Side], rows: Sequence[Row], differences: Sequence[Row
     yield "\n".join(prose(f"{name(one.run)}: {escape(one.path)}", "  ") for one in sides)
     if rows:
         has_writers = len({(row["tag"], row["run"]) for row in rows}) < len(rows)
-        has_gaps = any(describe.not_finite(row) for row in rows)
+        has_gaps = any(describe.nonfinite_text(row) for row in rows)
         heads: list[str | Column] = ["TAG", Column("BEST IS", 5), "RUN", *(["WRITER"] if has_writers else [])]
         heads += [Column("BEST", 0), Column("AT STEP", 1), Column("LAST", 3), Column("AT STEP", 6)]
         heads += [Column("NOT FINITE", 2)] if has_gaps else []
@@ -79,7 +80,7 @@ def _cells(row: Row, has_writers: bool, has_gaps: bool) -> Iterator[Cell]:
         yield name(called((row["device"], row["host"])))
     yield from (row["best"], row["best_step"], row["last"], row["last_step"])
     if has_gaps:
-        yield describe.not_finite(row)
+        yield describe.nonfinite_text(row)
 
 
 def _value(value: Any) -> str:

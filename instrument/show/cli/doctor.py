@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 
 from instrument.findings import NOTE, Finding
-from instrument.show import forms
+from instrument.show import output
 from instrument.show.health import PACKAGES, Report, examine
 from instrument.show.tables import GREEN, RED, YELLOW, Styled, escape, paint, prose, table
 
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "directory", metavar="DIR", nargs="?", default=None,
         help="where to try writing (default: the system's temporary directory); all is removed again",
     )  # fmt: skip
-    forms.add_forms(parser, "what was found")
+    output.add_output_options(parser, "what was found")
     parser.set_defaults(command=run)
 
 
@@ -30,12 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise NotADirectoryError(f"{directory} is no directory; doctor writes into one that is there")
     report = examine(directory)
     if arguments.json:
-        forms.print_json(report.to_dict())
+        output.print_json(report.to_dict())
     elif arguments.csv:
         known: dict[str, Mapping[str, str | None]] = {"system": report.system, "versions": report.versions}
         tables = {sort: [{"name": key, "value": value} for key, value in rows.items()] for sort, rows in known.items()}
         findings = [finding.to_dict() for finding in report.findings]
-        forms.print_tables({"report": [{"is_well": report.is_well}], **tables, "findings": findings})
+        output.print_tables({"report": [{"is_well": report.is_well}], **tables, "findings": findings})
     else:
         _show(report)
     return 0 if report.is_well else 1

@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable
 
 from instrument.errors import NoSuchRun
+from instrument.facts.describe import Row
 from instrument.runs.run import Run
-from instrument.show import forms, tags
-from instrument.show.describe import Row
+from instrument.show import options, output
 from instrument.show.formats import FORMATS, export
 from instrument.show.formats.folder import Folder
+from instrument.show.output import print_written, written_row
 from instrument.show.progress import Progress
 from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
-from instrument.show.written import print_written, row_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,10 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="FORMAT", choices=list(FORMATS), required=True, help=", ".join(FORMATS))
     out = "the folder to write to, new or empty; of several runs each has a folder of its name there"
     parser.add_argument("-o", "--out", metavar="OUT", required=True, help=out)
-    tags.add_tag_options(parser)
+    options.add_tag_options(parser)
     parser.add_argument("--superseded", action="store_true", help="also points that a restart replaced")
     parser.add_argument("--force", action="store_true", help="write into a folder that is not empty, too")
-    forms.add_forms(parser, "what was written")
+    output.add_output_options(parser, "what was written")
     parser.set_defaults(command=run)
 
 
@@ -58,14 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _export(arguments: argparse.Namespace, run_name: str, run: Run, out: str) -> tuple[list[Row], list[Row]]:
     """Write one run into a folder; return rows for what was written, and for what was not."""
-    wanted = tags.chosen_tags(arguments)
+    wanted = options.chosen_tags(arguments)
     count = sum(len(wanted(known)) for known in run.tags().values())
     with Progress("export", count, "{} tags".format) as progress:
         written, left_out = export(
             run, arguments.to, out, wanted, arguments.superseded, arguments.force, _counter(progress)
         )
     reasons = [{"run": run_name, "path": run.path, "reason": reason} for reason in left_out]
-    return [row_of(run_name, run, one) for one in written], reasons
+    return [written_row(run_name, run, one) for one in written], reasons
 
 
 def _counter(progress: Progress) -> Callable[[str], None]:

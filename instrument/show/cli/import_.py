@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 
-from instrument.show import forms
-from instrument.show.describe import Row
+from instrument.facts.describe import Row
+from instrument.show import output
 from instrument.show.importing import Imported, import_runs
+from instrument.show.output import folders_of, print_written, written_row
 from instrument.show.runs import tell, tell_losses
-from instrument.show.written import folders_of, print_written, row_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="+", help=what)
     parser.add_argument("-o", "--out", metavar="OUT", required=True, help="the folder to write to, new or empty")
     parser.add_argument("--force", action="store_true", help="write into a folder that is not empty, too")
-    forms.add_forms(parser, "what was written")
+    output.add_output_options(parser, "what was written")
     parser.set_defaults(command=run)
 
 
@@ -41,4 +41,4 @@ def run(arguments: argparse.Namespace) -> int:
 def _rows(path: str, part: Imported) -> list[Row]:
     names = [os.path.relpath(run.path, path) if os.path.isdir(path) else os.curdir for run in part.sources]
     names = [run.name if below == os.curdir else below for below, run in zip(names, part.sources, strict=True)]
-    return [row_of(*one) for one in zip(names, part.sources, part.written, strict=True)]
+    return [written_row(*one) for one in zip(names, part.sources, part.written, strict=True)]

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from instrument.errors import NoSuchRun
+from instrument.facts import landscapes
+from instrument.facts.surface import SCALES, Drawing, Scale, check
 from instrument.runs.run import Run
-from instrument.show import export, landscapes, page, plot
-from instrument.show.forms import add_forms, print_json, print_records
+from instrument.show import export, page, plot
+from instrument.show.output import add_output_options, print_json, print_records
 from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
-from instrument.show.surface import SCALES, Drawing, Scale, check
 from instrument.show.tables import escape, name, prose, table
 from instrument.values import LossSurface
 
@@ -41,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", metavar="NAME", help="in pictures and pages, draw this metric instead of the loss")
     parser.add_argument("--scale", choices=SCALES, help="of pictures and pages (default: auto)")
     parser.add_argument("--clip", type=float, metavar="LOSS", help="draw all above alike (default: far outliers)")
-    add_forms(parser, "what is known of the landscapes")
+    add_output_options(parser, "what is known of the landscapes")
     parser.set_defaults(command=run)
 
 
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             texts += [_heading(opened), *(_text(index, surface) for index, surface in chosen)]
         head = {"run": run_name, "path": opened.path, "file": arguments.output}
-        rows += [{**head, "index": index, **landscapes.report(surface)} for index, surface in chosen]
+        rows += [{**head, "index": index, **landscapes.to_row(surface)} for index, surface in chosen]
     status = tell_or_raise(lacking, bool(rows))
     if arguments.json:
         print_json(rows)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.show import directions, forms, tags, where
-from instrument.show.describe import Row, flat
+from instrument.facts import directions, query, tags
+from instrument.facts.describe import Row, leaves
+from instrument.show import options, output
 from instrument.show.runs import PATHS, Selection
 from instrument.show.tables import WRAP, Cell, Column, name, number, table
 
@@ -26,9 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     columns = "only these columns, separated by commas; otherwise those in which the runs differ come first"
     parser.add_argument("--columns", metavar="NAMES", help=columns)
     text = f"with the best values of tags that match, and their steps (default: {', '.join(_METRICS)})"
-    tags.add_tag_options(parser, text)
-    directions.add_direction_options(parser)
-    forms.add_forms(parser, "the runs with all that is known of them")
+    options.add_tag_options(parser, text)
+    options.add_direction_options(parser)
+    output.add_output_options(parser, "the runs with all that is known of them")
     parser.set_defaults(command=run)
 
 
@@ -41,24 +42,24 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         chosen = _chosen(arguments, rows, columns)
         wanted = _wanted(arguments, columns)
-    except where.NoSuchColumn as error:
+    except query.NoSuchColumn as error:
         raise NoSuchRun(name(str(error), 2000)) from error
-    except where.WrongExpression as error:
+    except query.WrongExpression as error:
         arguments.wrong_call(name(str(error), 2000))
     if not chosen:
         raise NoSuchRun(f"none of {len(rows)} runs in {' '.join(arguments.paths)}: {arguments.where}")
     shown = [*_OWN, *(column for column in wanted or columns if column not in _OWN)]
     if arguments.json:
-        forms.print_json([{column: row[column] for column in shown if column in row} for row in chosen])
+        output.print_json([{column: row[column] for column in shown if column in row} for row in chosen])
     elif arguments.csv:
-        forms.print_records(chosen, shown)
+        output.print_records(chosen, shown)
     else:
         print("\n\n".join(_texts(chosen, wanted, columns)))
     return runs.status
 
 
 def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
-    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     if not arguments.tag:
         wanted = tags.TagFilter(_METRICS, wanted.exclude)
     lacking, count = list[str](), 0
@@ -67,7 +68,7 @@ def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
         known = found.tags().get("scalar", [])
         if arguments.tag and not wanted(known):
             lacking.append(wanted.no_match(found, known))
-        row = {"run": run_name, "path": found.path, **dict(flat(found.lineage))}
+        row = {"run": run_name, "path": found.path, **dict(leaves(found.lineage))}
         for tag in wanted(known):
             best = directions.best(found.scalars(tag), direction(tag))
             row |= {f"{key}.{tag}": best[key] for key in ("best", "best_step")}
@@ -79,20 +80,20 @@ def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
 def _chosen(arguments: argparse.Namespace, rows: list[Row], columns: list[str]) -> list[Row]:
     """The runs that the expression lets through, in the order that was asked for; those without a value come last."""
     if arguments.where is not None:
-        holds = where.Where(arguments.where, columns)
+        holds = query.Query(arguments.where, columns)
         rows = [row for row in rows if holds(row)]
     if arguments.sort is None:
         return rows
-    column = where.resolve(arguments.sort, columns)
+    column = query.resolve(arguments.sort, columns)
     known = [row for row in rows if row.get(column) is not None]
-    known.sort(key=lambda row: where.order(row[column]), reverse=arguments.descending)
+    known.sort(key=lambda row: query.sort_key(row[column]), reverse=arguments.descending)
     return known + [row for row in rows if row.get(column) is None]
 
 
 def _wanted(arguments: argparse.Namespace, columns: list[str]) -> list[str]:
     if arguments.columns is None:
         return []
-    return [where.resolve(one.strip(), columns) for one in arguments.columns.split(",")]
+    return [query.resolve(one.strip(), columns) for one in arguments.columns.split(",")]
 
 
 def _texts(rows: list[Row], wanted: list[str], columns: list[str]) -> Iterator[str]:
@@ -121,7 +122,7 @@ def _short(column: str, columns: list[str]) -> str:
     """The shortest end of a column's name that `--where` and `--sort` take for it."""
     parts = column.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
-    return name(next(end for end in ends if where.resolve(end, columns) == column))
+    return name(next(end for end in ends if query.resolve(end, columns) == column))
 
 
 def _cell(value: Any) -> Cell:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from instrument.facts import describe
 from instrument.runs.index import Index
 from instrument.runs.points import clock
 from instrument.runs.starts import RUNNING
-from instrument.show import describe, forms
+from instrument.show import output
 from instrument.show.runs import PATHS, Selection
 from instrument.show.tables import WHOLE, Cell, Column, name, table
 from instrument.values import KINDS, LINEAGE_KINDS
@@ -25,7 +26,7 @@ _COUNTS = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="DIR", nargs="*", default=["."], help=f"{PATHS} (default: here)")
-    forms.add_forms(parser, "the runs")
+    output.add_output_options(parser, "the runs")
     parser.set_defaults(command=run)
 
 
@@ -33,9 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
     runs = Selection(arguments.paths)
     facts = _facts(runs)
     if arguments.json:
-        forms.print_json([row for _, row in facts])
+        output.print_json([row for _, row in facts])
     elif arguments.csv:
-        forms.print_records((row for _, row in facts), (*_COLUMNS, *_COUNTS))
+        output.print_records((row for _, row in facts), (*_COLUMNS, *_COUNTS))
     else:
         shown = [_row(losses, row) for losses, row in facts]
         heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
@@ -50,7 +51,7 @@ def _facts(runs: Selection) -> Iterator[tuple[str, describe.Row]]:
     for run_name, run in runs.quietly():
         kept = index.facts(run)
         if kept is None:
-            kept = {"losses": describe.losses(run), "row": describe.listed(run, run_name)}
+            kept = {"losses": describe.losses_text(run), "row": describe.listing(run, run_name)}
             if kept["row"]["state"] != RUNNING:  # that ends without a change of the files
                 index.keep(run, kept)
         yield kept["losses"], {**kept["row"], "run": run_name, "path": run.path}
@@ -67,7 +68,15 @@ def _row(losses: str, facts: describe.Row) -> dict[str, Cell]:
     ranks = len(facts["ranks"])
     row: dict[str, Cell] = {"RUN": name(facts["run"]), "RANKS": ranks if ranks > 1 else ""}
     notes = ", ".join(
-        filter(None, [describe.ending(facts["state"]), describe.listed_not_finite(facts), _superseded(facts), losses])
+        filter(
+            None,
+            [
+                describe.notable_state(facts["state"]),
+                describe.listing_nonfinite_text(facts),
+                _superseded(facts),
+                losses,
+            ],
+        )
     )
     row |= {"TAGS": tags or "-", "STEPS": "-", "LAST": "-", "NOTES": notes}
     if facts["first_step"] is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from instrument.analyse import advice, pipeline, report, save, timeline
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
-from instrument.show import forms
+from instrument.show import output
 from instrument.show.tables import escape, prose
 from instrument.show.terminal import screen, tell
 
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{option}", action="store_true", help=f"show {_HELP[option]}")
     parser.add_argument("--compare", metavar="BASE", help="show the differences from BASE (its last window)")
     parser.add_argument("--timeline", metavar="OUT", help="write the timeline for Perfetto to OUT (.json or .json.gz)")
-    forms.add_forms(parser, "the tables of these, or all of the profile,")
+    output.add_output_options(parser, "the tables of these, or all of the profile,")
     parser.add_argument("--window", metavar="N", type=int, default=-1, help="which window (default: -1, the last one)")
     device = "which device, of BASE too (default: the first of each)"
     parser.add_argument("--device", metavar="N", type=int, help=device)
@@ -69,11 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
         sections.append(_Section(comparison.title, [*comparison.tables(), comparison.operators]))
     written = None if arguments.timeline is None else timeline.write(found.captures, arguments.timeline)
     if arguments.json:
-        forms.print_json(_json(found, base, sections, arguments.timeline, written))
+        output.print_json(_json(found, base, sections, arguments.timeline, written))
     elif arguments.csv:
         tables = _shown(found, sections)
         columns = list(dict.fromkeys(column for table in tables for column in table.columns))
-        forms.print_tables({table.name: table.records() for table in tables}, columns)
+        output.print_tables({table.name: table.records() for table in tables}, columns)
     else:
         print("\n\n".join(_texts(found, sections, arguments, written)))
     has_report = not sections and written is None

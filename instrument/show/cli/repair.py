@@ -15,11 +15,11 @@ from instrument.ringfile import recover
 from instrument.runs import folders, verify
 from instrument.runs.hints import absent
 from instrument.runs.verify import Report
-from instrument.show import forms
+from instrument.show import output
 from instrument.show.cli.verify import show, size
+from instrument.show.output import folders_of
 from instrument.show.progress import Progress, in_bytes
 from instrument.show.runs import tell, tell_or_raise
-from instrument.show.written import folders_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out = "copy what is whole, and change nothing at PATH: a directory, or a file that does not exist where PATH is a "
     out += "file; of several paths each has a folder of its name there"
     parser.add_argument("-o", "--out", metavar="OUT", help=out)
-    forms.add_forms(parser, "the files that were read")
+    output.add_output_options(parser, "the files that were read")
     parser.set_defaults(command=run)
 
 

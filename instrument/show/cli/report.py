@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from instrument.show import directions, export, forms, run_report, tags
-from instrument.show.describe import Row
+from instrument.facts.describe import Row
+from instrument.show import export, options, output, run_report
 from instrument.show.runs import PATHS, Selection, tell
 from instrument.show.tables import escape, prose
 
@@ -18,9 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out = "the page to write, whose name ends in .html; one that is there is replaced"
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help=out)
     parser.add_argument("--title", metavar="TEXT", default="", help="what stands at the top (default: the runs)")
-    tags.add_tag_options(parser)
-    directions.add_direction_options(parser)
-    forms.add_forms(parser, "what was written")
+    options.add_tag_options(parser)
+    options.add_direction_options(parser)
+    output.add_output_options(parser, "what was written")
     parser.set_defaults(command=run)
 
 
@@ -30,16 +30,16 @@ def run(arguments: argparse.Namespace) -> int:
     runs = Selection(arguments.runs)
     rows: list[Row] = [{"run": run_name, "path": found.path} for run_name, found in runs.pairs()]
     made = run_report.report(
-        runs.quietly(), tags.chosen_tags(arguments), directions.chosen_directions(arguments), arguments.title
+        runs.quietly(), options.chosen_tags(arguments), options.chosen_directions(arguments), arguments.title
     )
     content = made.html.encode(errors="backslashreplace")
     export.write(arguments.output, content)
     written: Row = {"file": arguments.output, "bytes": len(content), "charts": made.charts}
     left_out = [{"reason": reason} for reason in made.left_out]
     if arguments.json:
-        forms.print_json({"written": [written], "runs": rows, "left_out": left_out})
+        output.print_json({"written": [written], "runs": rows, "left_out": left_out})
     elif arguments.csv:
-        forms.print_tables({"written": [written], "runs": rows, "left_out": left_out})
+        output.print_tables({"written": [written], "runs": rows, "left_out": left_out})
     else:
         count = len(rows)
         written_runs = f"{count} run{'s' * (count != 1)}, {made.charts} charts and pictures"

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from instrument.errors import NoSuchRun
+from instrument.facts import describe, directions
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
-from instrument.show import curve, describe, directions, follow, forms, tags
+from instrument.show import curve, follow, options, output
 from instrument.show.runs import PATHS, Selection, tell, tell_replaced
 from instrument.show.tables import Cell, escape, name, prose, table, width
 
@@ -28,14 +29,14 @@ _IN_STEPS = ("first_step", "last_step")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
-    tags.add_tag_options(parser)
+    options.add_tag_options(parser)
     parser.add_argument("--last", metavar="N", type=int, help="also the last N points of each series")
     order = f"the series in the order of this field, with `best` the best first: {', '.join(_SORTABLE)}"
     parser.add_argument("--sort", metavar="FIELD", choices=_SORTABLE, help=order)
     parser.add_argument("--descending", action="store_true", help="with --sort: the other way round")
-    directions.add_direction_options(parser)
+    options.add_direction_options(parser)
     follow.add_follow_option(parser)
-    forms.add_forms(parser, "every point, or the last N,")
+    output.add_output_options(parser, "every point, or the last N,")
     parser.set_defaults(command=run)
 
 
@@ -76,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     chained = _chain(first, series)
     if arguments.csv and arguments.sort is None:
-        forms.print_csv(_COLUMNS, (row for one in chained for row in _points(one)))
+        output.print_csv(_COLUMNS, (row for one in chained for row in _points(one)))
     elif arguments.csv:
         rows = _sorted(arguments, (one.row() | {"points_of": list(_points(one))} for one in chained))
-        forms.print_csv(_COLUMNS, (point for row in rows for point in row["points_of"]))
+        output.print_csv(_COLUMNS, (point for row in rows for point in row["points_of"]))
     elif arguments.json:
-        forms.print_json(_sorted(arguments, (one.row() | {"values": one.columns()} for one in chained)))
+        output.print_json(_sorted(arguments, (one.row() | {"values": one.columns()} for one in chained)))
     else:
         print("\n\n".join(_texts_of(arguments, chained)))
     return runs.status
@@ -94,7 +95,7 @@ def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
 
 def _series(arguments: argparse.Namespace, runs: Selection) -> Iterator[_Series]:
     """Iterate over the series of all runs; runs without one are told on stderr."""
-    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     for run_name, found in runs:
         known = found.tags().get("scalar", [])
         chosen = wanted(known)
@@ -128,7 +129,7 @@ def _sorted(arguments: argparse.Namespace, rows: Iterator[describe.Row]) -> list
 
 def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterator[str]:
     """What is printed of runs that are followed, as they are now."""
-    wanted, direction = tags.chosen_tags(arguments), directions.chosen_directions(arguments)
+    wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     series = [
         one
         for run_name, run in runs
@@ -171,7 +172,7 @@ def _shown(series: _Series, sort: str | None) -> _Shown:
     cells["writer"] = name(called(series.points.writers[0]))
     cells["curve"] = ""  # drawn when the scale of all that are shown is known
     cells |= {key: row[key] for key in ("last", "min", "max")}
-    cells |= {"not finite": describe.not_finite(row), "points": row["points"]}
+    cells |= {"not finite": describe.nonfinite_text(row), "points": row["points"]}
     cells["steps"] = f"{row['first_step']}..{row['last_step']}"
     if sort not in (*cells, *_IN_STEPS, None):
         cells |= {key: row[key] for key in (("best", "best_step") if str(sort).startswith("best") else (str(sort),))}

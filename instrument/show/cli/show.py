@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from instrument.errors import NoSuchRun
+from instrument.facts import describe
 from instrument.runs.hints import ranges
 from instrument.runs.points import called, clock
 from instrument.runs.run import Run
-from instrument.show import describe, follow, forms, tags
+from instrument.show import follow, options, output
 from instrument.show.runs import PATHS, Selection, tell_or_raise
 from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
 
@@ -32,11 +33,11 @@ _POINT = ("run", "path", "kind", "tag", "device", "host", "step", "wall_time")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
-    tags.add_tag_options(parser, "show every point of the tags that match, as in 'loss/*'")
+    options.add_tag_options(parser, "show every point of the tags that match, as in 'loss/*'")
     parser.add_argument("--rank", metavar="N", type=int, help="only what this rank of a training recorded")
     parser.add_argument("--superseded", action="store_true", help="with --tag: also points that a restart replaced")
     follow.add_follow_option(parser)
-    forms.add_forms(parser, "all of it")
+    output.add_output_options(parser, "all of it")
     parser.set_defaults(command=run)
 
 
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.superseded and not arguments.tag:
         arguments.wrong_call("--superseded is for the points of tags; give --tag too")
     if arguments.follow:
-        return follow.follow(arguments, "", (*_POINT, *describe.FACTS), lambda runs: _now(arguments, runs))
+        return follow.follow(arguments, "", (*_POINT, *describe.VALUE_FIELDS), lambda runs: _now(arguments, runs))
     runs = Selection(arguments.runs)
     reports, lacking = [], []
     for run_name, found in runs.quietly():  # the reports have what is missing
@@ -54,9 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
             lacking.append(error)
     status = tell_or_raise(lacking, bool(reports))
     if arguments.json:
-        forms.print_json(reports)
+        output.print_json(reports)
     elif arguments.csv:
-        forms.print_tables(_tables(reports))
+        output.print_tables(_tables(reports))
     else:
         print("\n\n".join(text for report in reports for text in _texts(arguments, report)))
     return runs.status or status
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace, run_name: str, run: Run) -> describe.Row:
     """Return what is shown of a run; raises `NoSuchRun` where it has no such tag or rank."""
-    wanted = tags.chosen_tags(arguments)
+    wanted = options.chosen_tags(arguments)
     if arguments.rank is not None:
         run = run.of_rank(arguments.rank)
     if not arguments.tag:
@@ -95,7 +96,7 @@ def _tables(reports: list[describe.Row]) -> dict[str, list[describe.Row]]:
             rows |= {"files": report["files"]}
             rows |= {"tags": [{"kind": kind, **row} for kind, rows in report["tags"].items() for row in rows]}
             rows |= {
-                "lineage": [{"name": key, "value": value} for key, value in describe.flat(report["lineage"]) if key]
+                "lineage": [{"name": key, "value": value} for key, value in describe.leaves(report["lineage"]) if key]
             }
         rows |= {"gaps": report["gaps"], "damage": report["damage"]}
         for sort, some in rows.items():
@@ -119,7 +120,7 @@ def _texts(arguments: argparse.Namespace, report: describe.Row) -> Iterator[str]
 
 def _overview(report: describe.Row) -> Iterator[str]:
     ranks = f", ranks {ranges(report['ranks'])}" if len(report["ranks"]) > 1 else ""
-    state = describe.ending(report["state"])
+    state = describe.notable_state(report["state"])
     yield prose(f"{name(report['run'])} in {escape(report['path'])}{ranks}{', ' * bool(state)}{state}", "  ")
     yield _section("files", report["files"])
     if report["has_profile"]:
@@ -127,7 +128,7 @@ def _overview(report: describe.Row) -> Iterator[str]:
     for kind, rows in report["tags"].items():
         yield _section(kind, rows)
     if report["lineage"]:
-        rows = [{"lineage": key, "value": _leaf(value)} for key, value in describe.flat(report["lineage"])]
+        rows = [{"lineage": key, "value": _leaf(value)} for key, value in describe.leaves(report["lineage"])]
         yield _section("", rows)
 
 
@@ -157,7 +158,9 @@ def _cells(row: describe.Row) -> dict[str, Cell]:
     """A row as it is shown: two steps in one cell, device and host in one, times as local time."""
     if "first_nonfinite_step" in row:
         counts = ("nan_count", "positive_infinity_count", "negative_infinity_count")
-        row = {key: value for key, value in row.items() if key not in counts} | {"not finite": describe.not_finite(row)}
+        row = {key: value for key, value in row.items() if key not in counts} | {
+            "not finite": describe.nonfinite_text(row)
+        }
     cells: dict[str, Cell] = {}
     for key, value in row.items():
         if key == "first_step":

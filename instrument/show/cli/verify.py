@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from instrument.errors import NoSuchRun
+from instrument.facts.describe import damage_row
 from instrument.runs import verify
 from instrument.runs.verify import Report
-from instrument.show import forms
-from instrument.show.describe import damaged
+from instrument.show import output
 from instrument.show.progress import Progress, in_bytes
 from instrument.show.runs import tell, tell_or_raise
 from instrument.show.tables import escape, name, prose, table
@@ -23,7 +23,7 @@ from instrument.show.tables import escape, name, prose, table
 def configure(parser: argparse.ArgumentParser) -> None:
     what = "an event file, a run, or a directory with runs below it"
     parser.add_argument("paths", metavar="PATH", nargs="+", help=what)
-    forms.add_forms(parser, "the files")
+    output.add_output_options(parser, "the files")
     parser.set_defaults(command=run)
 
 
@@ -94,11 +94,11 @@ def show(
     for (row, _), target in zip(rows, written, strict=False):
         row["written"] = target
     if arguments.json or arguments.csv:
-        whole = [row | {"damage": [damaged(one) for one in report.damage]} for row, report in rows]
+        whole = [row | {"damage": [damage_row(damage) for damage in report.damage]} for row, report in rows]
         if arguments.json:
-            forms.print_json(whole)
+            output.print_json(whole)
         else:
-            forms.print_records(whole, () if whole else _columns(counted))
+            output.print_records(whole, () if whole else _columns(counted))
         return
     heads = [key.replace("_", " ").upper() for key in _columns(counted)]
     print(table(heads, [_cells(row) for row, _ in rows]))

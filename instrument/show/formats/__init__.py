@@ -1,8 +1,7 @@
-"""A run in other programs' files: the table of formats, and what they share.
+"""Export a run to the files of other programs.
 
-A format is a row of `FORMATS` and a module with `export(job)`, which writes below `job.folder` and yields what it has
-written.
-Values are decoded one by one, so that the memory used is that of a batch of points or of one value.
+A format is a row of `FORMATS` and a module with `export(job)`, which writes below `job.folder` and yields a `Written`
+for each file. Values are decoded one by one: the memory used is that of a batch of points or of one value.
 """
 
 from __future__ import annotations
@@ -10,20 +9,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple
 
 from instrument.errors import NoSuchRun
-from instrument.runs.points import Points
+from instrument.facts.encoding import plain
+from instrument.facts.tags import ALL_TAGS, TagFilter
 from instrument.runs.run import Run
-from instrument.show.describe import plain
 from instrument.show.formats.folder import Folder
-from instrument.show.tags import ALL_TAGS, TagFilter
+from instrument.show.formats.job import Job, Written
 
 
 class Format(NamedTuple):
-    """Where it is written, in words what it is, and whether the lineage goes into a `lineage.json` beside it."""
+    """The module, the summary for the help, and whether the lineage goes into a `lineage.json` beside the files."""
 
     module: str
     summary: str
@@ -40,39 +38,6 @@ FORMATS = {
 }
 
 
-class Written(NamedTuple):
-    """A file, or a folder of files, with the points that are in it; `tag` is empty where it holds all tags."""
-
-    file: str
-    kind: str
-    tag: str
-    points: int
-
-
-@dataclass
-class Job:
-    """What is to be exported, and where to. What cannot be is told in `left_out`."""
-
-    run: Run
-    to: str
-    folder: Folder
-    tags: dict[str, list[str]]
-    superseded: bool = False
-    left_out: list[str] = field(default_factory=list)
-    #: Called with each tag whose points are about to be written.
-    on_tag: Callable[[str], None] = lambda tag: None
-
-    def points(self, kind: str, tag: str) -> Points:
-        """Return the points of a tag that are exported."""
-        self.on_tag(tag)
-        return self.run.points(kind, tag, self.superseded)
-
-    def leave_out(self, kind: str, reason: str) -> None:
-        """Tell that a kind has no place in this format."""
-        count = len(self.tags[kind])
-        self.left_out.append(f"{count} {kind} tag{'s' * (count != 1)}: {reason}")
-
-
 def export(
     run: Run,
     to: str,
@@ -82,7 +47,7 @@ def export(
     force: bool = False,
     on_tag: Callable[[str], None] = lambda tag: None,
 ) -> tuple[list[Written], list[str]]:
-    """Write the points of a run into the folder `out`; what was written, and in words what was not.
+    """Write the points of a run into the folder `out`; return what was written, and in words what was not.
 
     Args:
         to: the format, a key of `FORMATS`.
@@ -95,7 +60,7 @@ def export(
         NoSuchRun: the run has nothing that could be exported.
         InstrumentError: the folder is not empty, or a package is missing.
     """
-    tags = {kind: found for kind, tags in run.tags().items() if (found := wanted(tags))}
+    tags = {kind: matching for kind, tags in run.tags().items() if (matching := wanted(tags))}
     if not tags and not wanted.takes_all:
         raise NoSuchRun(wanted.no_match(run, [tag for known in run.tags().values() for tag in known]))
     job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded, on_tag=on_tag)

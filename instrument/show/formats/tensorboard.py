@@ -19,9 +19,9 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.runs.points import Points, Scalars
 from instrument.runs.starts import Writer
-from instrument.show.formats import Job, Written
 from instrument.show.formats.folder import safe_name
-from instrument.show.formats.in_order import Column, events
+from instrument.show.formats.interleave import Column, events
+from instrument.show.formats.job import Job, Written
 from instrument.values import Event, Graph, Item
 
 _KINDS = ("scalar", "histogram", "image", "tensor", "text")

@@ -15,9 +15,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.show.describe import plain
-from instrument.show.formats import Job, Written, rows
-from instrument.show.forms import cell
+from instrument.facts.encoding import csv_cell, plain
+from instrument.show.formats import rows
+from instrument.show.formats.job import Job, Written
 
 #: Elements of an array that are text at a time.
 _PIECE = 8192
@@ -100,7 +100,7 @@ def _csv_cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else str(plain(value))
-    text = str(cell(_base64(value) if isinstance(value, bytes) else _python(value)))
+    text = str(csv_cell(_base64(value) if isinstance(value, bytes) else _python(value)))
     return '"' + text.replace('"', '""') + '"' if any(char in text for char in ',"\r\n') else text
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from instrument.errors import InstrumentError
-from instrument.show import landscapes, svg
-from instrument.show.surface import (
+from instrument.facts import landscapes
+from instrument.facts.surface import (
     Point,
     Scale,
     axis_titles,
@@ -21,6 +21,7 @@ from instrument.show.surface import (
     is_line,
     lowest,
 )  # fmt: skip
+from instrument.show import svg
 from tests.show.surfaces import line, no_path, plane
 
 

@@ -1,8 +1,7 @@
-"""Which tags a command is about: `--tag GLOB` and `--exclude GLOB`, in every verb that has them."""
+"""Choose tags by patterns."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from instrument.runs.frames import matches
 from instrument.runs.hints import nearest
 from instrument.runs.points import quoted
 from instrument.runs.run import Run
+from instrument.wording import listed
 
 _NAMED_AT_MOST = 5
 _GLOB = frozenset("*?[")
@@ -26,41 +26,29 @@ class TagFilter:
     exclude: Sequence[str] = ()
 
     def __call__(self, tags: Iterable[str]) -> list[str]:
-        """Return those of the tags that match, in their order."""
-        return [tag for tag in tags if self._is_included(tag) and not any(matches(tag, one) for one in self.exclude)]
+        """Return the tags that match, in their order."""
+        return [
+            tag for tag in tags if self._is_included(tag) and not any(matches(tag, pattern) for pattern in self.exclude)
+        ]
 
     def _is_included(self, tag: str) -> bool:
         return not self.include or any(matches(tag, pattern) for pattern in self.include)
 
     @property
     def takes_all(self) -> bool:
-        """True where no pattern was given."""
+        """True if no pattern was given."""
         return not self.include and not self.exclude
 
     def no_match(self, run: Run, tags: Iterable[str]) -> str:
-        """Return the message that none of a run's tags matches, with some that there are."""
+        """Return the message that none of a run's tags matches, with the first few of them."""
         known = sorted(set(tags))
         if len(self.include) == 1 and not self.exclude and not _GLOB.intersection(self.include[0]):
             return f"run {run.name!r} has no tag {quoted(self.include[0])}; {nearest(self.include[0], known)}"
-        shown = ", ".join(map(quoted, known[:_NAMED_AT_MOST])) or "none at all"
-        more = f" and {len(known) - _NAMED_AT_MOST} more" if len(known) > _NAMED_AT_MOST else ""
+        shown = listed(list(map(quoted, known)), _NAMED_AT_MOST) or "none at all"
         wanted = " or ".join(map(quoted, self.include)) or "all"
         without = f" without {' and '.join(map(quoted, self.exclude))}" if self.exclude else ""
-        return f"run {run.name!r} has no tag that matches {wanted}{without}; it has {shown}{more}"
+        return f"run {run.name!r} has no tag that matches {wanted}{without}; it has {shown}"
 
 
-#: No pattern at all.
+#: Takes every tag.
 ALL_TAGS = TagFilter()
-
-
-def add_tag_options(parser: argparse.ArgumentParser, what: str = "only tags that match, as in 'eval/*'") -> None:
-    """Add `--tag` and `--exclude`, each of which may be given several times."""
-    parser.add_argument("--tag", metavar="GLOB", action="append", default=[], help=f"{what}; may be given again")
-    parser.add_argument(
-        "--exclude", metavar="GLOB", action="append", default=[], help="no tags that match; may be given again"
-    )
-
-
-def chosen_tags(arguments: argparse.Namespace) -> TagFilter:
-    """Return the filter that the options of `add_tag_options` mean."""
-    return TagFilter(tuple(arguments.tag), tuple(arguments.exclude))

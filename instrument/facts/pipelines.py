@@ -1,4 +1,4 @@
-"""The data pipeline of a lineage, one line a stage."""
+"""Describe the data pipeline of a lineage, one line a stage."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _NAMES = ("op_type", "tensor_op")
 def stages(dataset: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the name and the description of each stage, in the order in which data pass through them.
 
-    A stage takes the data of the one before it; one that takes others, as that which joins several sources does, names
-    them. What is empty is left out of a description.
+    A stage takes the data of the one before it. One that joins several sources names them.
+    Empty parameters are left out of a description.
     """
     yield from _stages(dataset, [0])
 
 
 def _stages(stage: Mapping[str, Any], last: list[int]) -> Iterator[tuple[str, str]]:
+    """Yield the stages below one and itself; `last` holds the number of the last stage so far."""
     inputs = []
     for child in stage.get("children", ()):
         yield from _stages(child, last)
         inputs.append(last[0])
-    number = last[0] + 1
-    last[0] = number
-    is_plain = inputs in ([], [number - 1])
-    after = "" if is_plain else f" of {', '.join(f'stage_{one}' for one in inputs)}"
-    yield f"stage_{number}", _described({key: value for key, value in stage.items() if key != "children"}) + after
+    last[0] += 1
+    is_chain = inputs in ([], [last[0] - 1])
+    joined = "" if is_chain else f" of {', '.join(f'stage_{number}' for number in inputs)}"
+    yield f"stage_{last[0]}", _described({key: value for key, value in stage.items() if key != "children"}) + joined
 
 
 def _described(stage: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instrument.show.where import Where, WrongExpression, order, resolve
+from instrument.facts.query import Query, WrongExpression, resolve, sort_key
 
 ROW = {
     "run": "a", "train.rate": 0.1, "train.optimizer": "Adam", "eval.accuracy": 0.9, "custom.a key": "x", "custom.n": 3,
@@ -47,7 +47,7 @@ COLUMNS = [*ROW, "train.absent"]
 )
 def test_an_expression_holds_or_not(text: str, holds: bool) -> None:
     """Names are columns or the ends of one; what is missing, or of another type, makes a comparison false."""
-    assert Where(text, COLUMNS)(ROW) is holds
+    assert Query(text, COLUMNS)(ROW) is holds
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_expression_holds_or_not(text: str, holds: bool) -> None:
 def test_what_is_refused(text: str, words: str) -> None:
     """Everything beyond the grammar, whatever it would do; the message quotes it."""
     with pytest.raises(WrongExpression) as caught:
-        Where(text, COLUMNS)
+        Query(text, COLUMNS)
     assert words in str(caught.value)
 
 
@@ -91,7 +91,7 @@ def test_a_name_means_the_first_section_and_the_shortest_way() -> None:
     ]  # fmt: skip
 
 
-def test_values_of_several_types_have_an_order() -> None:
+def test_values_of_several_types_have_an_sort_key() -> None:
     """Numbers, then NaN, then texts; lists as text."""
     values = ["b", 2, float("nan"), "a", 1.5, True, [1]]
-    assert [str(value) for value in sorted(values, key=order)] == ["True", "1.5", "2", "nan", "[1]", "a", "b"]
+    assert [str(value) for value in sorted(values, key=sort_key)] == ["True", "1.5", "2", "nan", "[1]", "a", "b"]

@@ -1,4 +1,15 @@
-"""What a run holds as plain dictionaries and numbers: the one source of tables and JSON."""
+"""Describe a run as rows: plain dictionaries whose keys are the documented field names of all outputs.
+
+The problem: a run is shown as tables, JSON, CSV, HTML and in a notebook, and all of them must give the same numbers.
+
+The strategy: every fact is computed here once, as a row. Outputs lay rows out and add nothing. A row holds what JSON
+has (None for what is not known, and NaN as a float), so that it can be kept in an index and sent to a page; the words
+that go with some rows (`losses_text`, `nonfinite_text`) stand beside the functions that make these.
+
+Rejected: a class for each row. The keys are what matters of a row: columns of CSV, fields of JSON, `--sort FIELD`. A
+class would repeat each name and need a table back to the documented ones; docs/reference/output.md, which the tests
+hold against these rows, is their type.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +28,32 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
+from instrument.facts.pipelines import stages
 from instrument.runs.points import Points, Scalars
 from instrument.runs.run import Run
 from instrument.runs.starts import KILLED, RUNNING
-from instrument.show.stages import stages
 from instrument.values import FAILED, KINDS, Graph, Histogram, Image, Landscape, Tensor, Text
 
 Row = dict[str, Any]
+#: A decoded value of a series.
+Value = float | Tensor | Histogram | Image | Graph | Landscape | Text
 
 
 def overview(run: Run, name: str, wanted: Callable[[list[str]], list[str]] = list) -> Row:
-    """Return all that a run holds but the single values, under the name that outputs give it."""
+    """Return all that a run holds but the single values, under the name that outputs give it; `wanted` chooses tags."""
     result: Row = {"run": name, "path": run.path, "ranks": run.ranks, "state": run.state}
     result["files"] = [_file(path) for path in [*run.files, *run.traces]]
-    chosen = {kind: found for kind, tags in run.tags().items() if (found := wanted(tags))}
+    chosen = {kind: matching for kind, tags in run.tags().items() if (matching := wanted(tags))}
     result["tags"] = {
         kind: [row for tag in tags for row in _summaries(run, kind, tag)] for kind, tags in chosen.items()
     }
     result["has_profile"] = bool(run.traces)
     result["lineage"] = run.lineage
-    return result | missing(run)
+    return result | gaps_and_damage(run)
 
 
-def listed(run: Run, name: str) -> Row:
-    """Return a run in a row: how many tags of each kind it has, its steps, and what is missing."""
+def listing(run: Run, name: str) -> Row:
+    """Return a run in one row: how many tags of each kind it has, its steps, and counts of what is missing."""
     counts = run.contents.counts()
     kinds = {kind: counts[kind] for kind in KINDS} | {"profile": len(run.traces)}
     row: Row = {
@@ -54,51 +67,52 @@ def listed(run: Run, name: str) -> Row:
     row |= {"first_step": first, "last_step": last, "last_wall_time": wall_time}
     row["superseded_points"] = run.contents.superseded()
     nonfinite = run.nonfinite().values()
-    row["nonfinite_points"] = sum(found.points for found in nonfinite)
-    row["first_nonfinite_step"] = min((found.first_step for found in nonfinite), default=None)
-    return row | {f"{what.replace(' ', '_')}s": count for what, count in _losses(run).items()}
+    row["nonfinite_points"] = sum(series.points for series in nonfinite)
+    row["first_nonfinite_step"] = min((series.first_step for series in nonfinite), default=None)
+    return row | {f"{thing.replace(' ', '_')}s": count for thing, count in _losses(run).items()}
 
 
-def ending(state: str) -> str:
-    """Return the state of a run where somebody should know of it: it is at work, or ended before its time."""
+def notable_state(state: str) -> str:
+    """Return the state of a run that is at work or ended before its time, an empty text for all others."""
     return state if state in (RUNNING, FAILED, KILLED) else ""
 
 
-def losses(run: Run) -> str:
-    """In words what is missing of a run; empty where nothing is."""
-    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in _losses(run).items() if count)
+def losses_text(run: Run) -> str:
+    """Return what is missing of a run in words, an empty text if nothing is."""
+    return ", ".join(f"{count} {thing}{'s' * (count != 1)}" for thing, count in _losses(run).items() if count)
 
 
 def _losses(run: Run) -> dict[str, int]:
+    """Return the number of lost things under their names in the singular."""
     torn = sum(damage.torn for damage in run.damage)
     missing_events = sum(gap.events for gap in run.gaps)
     return {"missing event": missing_events, "damaged place": len(run.damage) - torn, "unfinished end": torn}
 
 
-def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested dictionaries and lists with the way to each, as in `train.algorithm.network`.
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each leaf of nested dictionaries and lists, as in `train.algorithm.network`.
 
-    Of a data pipeline the leaves are its stages: `dataset.stage_1`, ...
+    The leaves of a data pipeline are its stages: `dataset.stage_1`, ...
     """
     if path == "dataset" and isinstance(value, dict) and "op_type" in value:
         yield from ((f"{path}.{name}", text) for name, text in stages(value))
     elif isinstance(value, dict) and (value or not path):
         for key, inner in value.items():
-            yield from flat(inner, f"{path}.{key}" if path else key)
+            yield from leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
         for index, inner in enumerate(value):
-            yield from flat(inner, f"{path}[{index}]")
+            yield from leaves(inner, f"{path}[{index}]")
     else:
         yield path, value
 
 
-def missing(run: Run) -> Row:
-    """What the recorder says is missing, and what could not be read."""
-    return {"gaps": [asdict(gap) for gap in run.gaps], "damage": [damaged(damage) for damage in run.damage]}
+def gaps_and_damage(run: Run) -> Row:
+    """Return rows for what the recorder could not write, and for what cannot be read."""
+    return {"gaps": [asdict(gap) for gap in run.gaps], "damage": [damage_row(damage) for damage in run.damage]}
 
 
-def damaged(damage: Damage) -> Row:
-    """Return a damaged place as a row: the file, where in it, how long, and why."""
+def damage_row(damage: Damage) -> Row:
+    """Return a damaged place as a row: the file, the offset and the length in bytes, and the reason."""
     row = asdict(damage)
     return {"file": row.pop("path"), **row}
 
@@ -112,14 +126,14 @@ def _file(path: str) -> Row:
 
 
 def _summaries(run: Run, kind: str, tag: str) -> list[Row]:
-    """One row for each writer of a tag."""
-    standing = run.points(kind, tag).by_writer()
-    everything = run.points(kind, tag, superseded=True).by_writer()
-    return [summary(points, len(everything[writer]) - len(points)) for writer, points in standing.items()]
+    """Return a row for each writer of a tag."""
+    current = run.points(kind, tag).by_writer()
+    recorded = run.points(kind, tag, superseded=True).by_writer()
+    return [summary(points, len(recorded[writer]) - len(points)) for writer, points in current.items()]
 
 
 def summary(points: Points, superseded_points: int = 0) -> Row:
-    """Return the points of one writer in a row: how many, from which step to which, ends and extremes of numbers."""
+    """Return the points of one writer in one row: count, first and last step, and of numbers the ends and extremes."""
     device, host = points.writers[0]
     row: Row = {"tag": points.tag, "device": device, "host": host, "points": len(points)}
     row |= {"superseded_points": superseded_points}
@@ -129,7 +143,7 @@ def summary(points: Points, superseded_points: int = 0) -> Row:
 
 
 def _numbers(points: Scalars) -> Row:
-    """Return the first and the last value, the extremes with their steps, and what is no finite number."""
+    """Return the first and the last value, the extremes with their steps, and counts of NaN and infinities."""
     values, step = points.value, points.step
     row: Row = {"first": float(values[0]), "last": float(values[-1])}
     for name, find in (("min", np.nanargmin), ("max", np.nanargmax)):
@@ -139,26 +153,26 @@ def _numbers(points: Scalars) -> Row:
     row |= {"nan_count": int(np.isnan(values).sum())}
     row |= {"positive_infinity_count": int((values == np.inf).sum())}
     row |= {"negative_infinity_count": int((values == -np.inf).sum())}
-    broken = np.flatnonzero(~np.isfinite(values))
-    return row | {"first_nonfinite_step": int(step[broken[0]]) if broken.size else None}
+    nonfinite = np.flatnonzero(~np.isfinite(values))
+    return row | {"first_nonfinite_step": int(step[nonfinite[0]]) if nonfinite.size else None}
 
 
-def not_finite(row: Row) -> str:
-    """Return in words how many values of a summary are no finite numbers, and from which step on; empty for none."""
+def nonfinite_text(row: Row) -> str:
+    """Return how many values of a `summary` are NaN or infinite, and from which step on; an empty text for none."""
     count = sum(row[key] for key in ("nan_count", "positive_infinity_count", "negative_infinity_count"))
     return f"{count} from step {row['first_nonfinite_step']}" if count else ""
 
 
-def listed_not_finite(row: Row) -> str:
-    """Return the same of a row of `listed`."""
+def listing_nonfinite_text(row: Row) -> str:
+    """Return the same for a row of `listing`."""
     count = row["nonfinite_points"]
     return f"{count} NaN or infinite from step {row['first_nonfinite_step']}" if count else ""
 
 
 def series_of(run: Run, name: str, wanted: Callable[[list[str]], list[str]], superseded: bool) -> Row:
-    """Return every point of the tags that are `wanted`, one series for each kind and tag.
+    """Return every point of the tags that `wanted` chooses, one series for each kind and tag.
 
-    `superseded_points` of a series counts those that are left out.
+    `superseded_points` of a series counts the points that are left out.
     """
     series = []
     for kind, tags in run.tags().items():
@@ -166,7 +180,7 @@ def series_of(run: Run, name: str, wanted: Callable[[list[str]], list[str]], sup
             points = run.points(kind, tag, superseded)
             count = len(run.points(kind, tag, superseded=True)) - len(points)
             series.append({"kind": kind, "tag": tag, "superseded_points": count, "values": _points(points)})
-    return {"run": name, "path": run.path, "series": series, **missing(run)}
+    return {"run": name, "path": run.path, "series": series, **gaps_and_damage(run)}
 
 
 def _points(points: Points) -> list[Row]:
@@ -176,32 +190,32 @@ def _points(points: Points) -> list[Row]:
         row = {"step": step, "wall_time": float(points.wall_time[index]), "device": device, "host": host}
         row["superseded"] = bool(points.superseded[index])
         try:
-            row |= value(points.decode(index))
+            row |= value_facts(points.decode(index))
         except CorruptMessage as error:
             row["error"] = str(error)
         rows.append(row)
     return rows
 
 
-def value(decoded: Any) -> Row:
-    """What is said of one value: of a number itself, of anything larger its size and extremes."""
+def value_facts(decoded: Value) -> Row:
+    """Return the facts of one value: a number or a text itself, of anything larger its size and extremes."""
     describe: Callable[[Any], Row] = _DESCRIBE[type(decoded)]
     return describe(decoded)
 
 
-#: What `value` may say, of all kinds, and `error` of a value that is damaged.
-FACTS = (
+#: The keys that `value_facts` may have, of all kinds, and `error` of a value that is damaged.
+VALUE_FIELDS = (
     "value", "width", "height", "channels", "mapping", "bytes", "dtype", "shape", "min", "max", "nan_count", "count",
     "mean", "positive_infinity_count", "negative_infinity_count", "nodes", "text", "error",
 )  # fmt: skip
 
 
-def words(facts: Row) -> str:
-    """Return the facts of a value on one line, those that are empty left out."""
-    return ", ".join(f"{key.replace('_', ' ')} {_word(fact)}" for key, fact in facts.items() if fact != "")
+def facts_text(facts: Row) -> str:
+    """Return the facts of a value on one line, without those that are empty."""
+    return ", ".join(f"{key.replace('_', ' ')} {_fact_text(fact)}" for key, fact in facts.items() if fact != "")
 
 
-def _word(fact: Any) -> str:
+def _fact_text(fact: Any) -> str:
     if isinstance(fact, list):
         return "x".join(map(str, fact)) or "scalar"
     return number(fact) if fact is None or isinstance(fact, (int, float)) else str(fact)
@@ -245,32 +259,16 @@ _DESCRIBE: dict[type, Callable[[Any], Row]] = {
     Image: _image,
     Graph: _graph,
     Landscape: _landscape,
-    Text: lambda found: {"text": found.text},
+    Text: lambda text: {"text": text.text},
 }
 
 
 def _extremes(array: NDArray[Any]) -> Row:
-    """The smallest and the largest element but NaN (None where there is none), and how many are NaN.
+    """Return the smallest and the largest element but NaN, None where there is none, and the number of NaN.
 
-    Complex numbers have no order.
+    Complex numbers have no order, and so no extremes.
     """
     is_nan = np.isnan(array)
     numbers = array[:0] if array.dtype.kind == "c" else array[~is_nan]
     low, high = (numbers.min().item(), numbers.max().item()) if numbers.size else (None, None)
     return {"min": low, "max": high, "nan_count": int(is_nan.sum())}
-
-
-def plain(value: Any) -> Any:
-    """Return the same for standard JSON: NaN and the infinities, which it has no word for, as texts.
-
-    A surrogate that stands for a byte of a name that is not UTF-8, which it has no character for, is `\\udcXX`.
-    """
-    if isinstance(value, dict):
-        return {plain(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value

@@ -1,7 +1,14 @@
-"""What is drawn of a loss landscape: its points, the path that training took over it, and the scale of its colours.
+"""Prepare a loss landscape for drawing: its points, the path of the training over it, and the scale of its colours.
 
-Points whose loss is not finite are holes. They stay in the grid, take part in no minimum, no level and no face, and are
-never filled in from their neighbours.
+The problem: a grid of losses has holes (NaN, infinities), spans many powers of ten, and a few far outliers would leave
+one colour for all other points; and it is drawn by several means, in a browser and by matplotlib.
+
+The strategy: a `Drawing` holds what every picture shows. Its `Scale` maps losses to shares from 0 to 1, so that whoever
+draws maps shares to colours and heights and decides nothing else. Holes stay in the grid, take part in no minimum, no
+level and no face, and are never filled in from their neighbours.
+
+Rejected: clipping at a fixed percentile, which takes colours from landscapes without outliers. Here points are cut off
+only if they lie far above the bulk of the others, and the picture says how many.
 """
 
 from __future__ import annotations
@@ -48,22 +55,22 @@ class Checkpoint(NamedTuple):
 
 
 def holes(surface: LossSurface) -> NDArray[np.bool_]:
-    """(rows, columns): where the loss is not finite."""
+    """Return a mask of the points whose loss is not finite, (rows, columns)."""
     return ~np.isfinite(surface.z)
 
 
 def is_line(surface: LossSurface) -> bool:
-    """Whether there is one axis only."""
+    """Return True if there is one axis only."""
     return len(surface.y) == 1
 
 
 def lowest(surface: LossSurface) -> Point | None:
-    """The first point of the grid with the smallest loss; None where all are holes."""
+    """Return the first point of the grid with the smallest loss, None if all are holes."""
     return _at(surface, int(np.argmin(np.where(holes(surface), np.inf, surface.z))))
 
 
 def highest(surface: LossSurface) -> Point | None:
-    """The first point of the grid with the largest finite loss; None where all are holes."""
+    """Return the first point of the grid with the largest finite loss, None if all are holes."""
     return _at(surface, int(np.argmax(np.where(holes(surface), -np.inf, surface.z))))
 
 
@@ -74,19 +81,19 @@ def _at(surface: LossSurface, index: int) -> Point | None:
 
 
 def checkpoints(surface: LossSurface) -> list[Checkpoint]:
-    """The checkpoints in their order."""
+    """Return the checkpoints in their order."""
     columns = (surface.path[:, 0], surface.path[:, 1], surface.path_loss, surface.true_loss, surface.unexplained)
     return [*map(Checkpoint, surface.numbers.tolist(), *(column.tolist() for column in columns))]
 
 
 def is_inside(surface: LossSurface, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint lies within the grid's ends."""
+    """Return True if a checkpoint lies within the ends of the grid."""
     inside_x = surface.x[0] <= checkpoint.x <= surface.x[-1]
     return bool(inside_x and (is_line(surface) or surface.y[0] <= checkpoint.y <= surface.y[-1]))
 
 
 def check(surface: LossSurface) -> None:
-    """Raises `InstrumentError` for axes that nothing can be drawn on."""
+    """Raise `InstrumentError` if an axis has values that are not finite or do not ascend."""
     for name, axis in (("x", surface.x), ("y", surface.y)):
         if not np.isfinite(axis).all() or not (np.diff(axis) > 0).all():
             raise InstrumentError(
@@ -97,7 +104,7 @@ def check(surface: LossSurface) -> None:
 
 @dataclass(frozen=True)
 class Scale:
-    """From losses to shares of the drawn range, 0 at `low` and 1 at `high`.
+    """Maps losses to shares of the drawn range, 0 at `low` and 1 at `high`.
 
     On the scale `log` shares go with the logarithm of the loss, and around 0, within `linear_below`, with the loss.
     `clipped` points of the surface lie above `high`; their share is 1 as well. `suggests_log` says that a linear scale
@@ -137,7 +144,7 @@ class Scale:
         return cls(name, low, top, below, clipped, name == "linear" and (wants_log or clipped > 0) and low > 0)
 
     def shares(self, losses: Floats) -> Floats:
-        """Of losses of any shape; NaN for holes, 0.5 where all are equal."""
+        """Return the shares of losses of any shape: NaN for holes, 0.5 if all losses are equal."""
         low, high = self._forward(np.array([self.low, self.high]))
         finite = np.where(np.isfinite(losses), np.clip(losses, self.low, self.high), np.nan)
         if not high > low:
@@ -145,7 +152,7 @@ class Scale:
         return np.asarray((self._forward(finite) - low) / (high - low))
 
     def losses(self, shares: Floats) -> Floats:
-        """The other way round."""
+        """Return the losses of shares of any shape."""
         low, high = self._forward(np.array([self.low, self.high]))
         position = low + shares * (high - low)
         if self.name == "linear":
@@ -153,7 +160,7 @@ class Scale:
         return np.asarray(np.sinh(position) * self.linear_below if self.linear_below else 10.0**position)
 
     def levels(self, count: int) -> Floats:
-        """So many shares between the ends, evenly apart; none where all losses are equal."""
+        """Return `count` shares between the ends, evenly apart; none if all losses are equal."""
         return np.arange(1, count + 1) / (count + 1) if self.high > self.low else np.empty(0)
 
     def _forward(self, losses: Floats) -> Floats:
@@ -167,7 +174,7 @@ def _forward(losses: Floats, name: str, linear_below: float) -> Floats:
 
 
 def _bulk_end(values: Floats, name: str, linear_below: float) -> float:
-    """Return the highest loss that is no far outlier on a scale; infinity where there are too few points to tell."""
+    """Return the highest loss that is no far outlier on a scale, infinity if there are too few points to decide."""
     if len(values) < _LEAST_POINTS:
         return math.inf
     heights = np.sort(_forward(values, name, linear_below))
@@ -198,7 +205,7 @@ _AXIS_TITLES = {
 
 
 def axis_titles(surface: LossSurface) -> tuple[str, str]:
-    """Return the titles of the x and y axis, with the share of the path that each explains where that is known."""
+    """Return the titles of the x and y axis, with the share of the path that each explains if that is known."""
     if is_line(surface):
         first, last = surface.numbers[[0, -1]].tolist() if surface.numbers.size else ("the first", "the last")
         return f"share of the way from {unit(surface)} {first} to {last}", ""
@@ -210,5 +217,5 @@ def axis_titles(surface: LossSurface) -> tuple[str, str]:
 
 
 def unit(surface: LossSurface) -> str:
-    """Return the thing that numbers of checkpoints count."""
+    """Return the noun for the numbers of checkpoints: step, epoch or number."""
     return str(surface.metadata.get("unit") or "number")

@@ -1,12 +1,11 @@
-"""Which value of a tag is its best one: the least, or the greatest.
+"""Decide which value of a tag is its best one, the least or the greatest, and order rows by it.
 
-An option decides, `--max GLOB` or `--min GLOB`; where none matches, the name of the tag. It says that more is better
-where one of its words is that of such a metric (`accuracy`, `f1`, ...); of all other tags less is better.
+Patterns decide; if none matches, the name of the tag does. It says that more is better if one of its words is that of
+such a metric (`accuracy`, `f1`, ...); of all other tags less is better.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from instrument.facts.tags import TagFilter
 from instrument.runs.ordering import natural
 from instrument.runs.points import Scalars
-from instrument.show.tags import TagFilter
 
 MIN, MAX = "min", "max"
-#: Words in a tag that say that more is better.
+#: Words of a tag by which more is better.
 MORE_IS_BETTER = frozenset(
     (
         "acc", "accuracy", "auc", "bleu", "dice", "f1", "iou", "map", "miou", "precision", "psnr", "r2", "recall",
@@ -47,13 +46,13 @@ class Directions:
 
 
 def is_more_better(tag: str) -> bool:
-    """Return True where a word of the name says that the greatest value is the best, as that of an accuracy does."""
+    """Return True if a word of the name is that of a metric whose greatest value is the best."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", tag).lower()
     return not MORE_IS_BETTER.isdisjoint(re.split(r"[^a-z0-9]+", words))
 
 
 def best(points: Scalars, direction: str) -> dict[str, Any]:
-    """Return the best value and its first step, under the names of the outputs; None where all values are NaN."""
+    """Return the best value and its first step as fields of a row; None for both if all values are NaN."""
     row: dict[str, Any] = {"direction": direction, "best": None, "best_step": None}
     if not np.isnan(points.value).all():
         place = int((np.nanargmax if direction == MAX else np.nanargmin)(points.value))
@@ -62,24 +61,12 @@ def best(points: Scalars, direction: str) -> dict[str, Any]:
 
 
 def best_first(row: dict[str, Any]) -> float:
-    """Return the key by which rows of one tag come best first; rows without a value have none."""
+    """Return the sort key by which rows of one tag come best first; a row without a value has none."""
     return -float(row["best"]) if row["direction"] == MAX else float(row["best"])
 
 
-def add_direction_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--max` and `--min`, each of which may be given several times."""
-    for option, word in (("--max", "greatest"), ("--min", "least")):
-        text = f"of tags that match, the {word} value is the best; without these options the name of a tag decides"
-        parser.add_argument(option, metavar="GLOB", action="append", default=[], help=text)
-
-
-def chosen_directions(arguments: argparse.Namespace) -> Directions:
-    """Return what the options of `add_direction_options` mean."""
-    return Directions(tuple(arguments.max), tuple(arguments.min))
-
-
 def sorted_rows(rows: Iterable[dict[str, Any]], column: str, descending: bool) -> list[dict[str, Any]]:
-    """Return rows in the order of a column, `best` tag by tag with the best first; those without a value come last."""
+    """Return rows in the order of a column, those without a value last; "best" goes tag by tag, best first."""
     known, unknown = list[dict[str, Any]](), list[dict[str, Any]]()
     for row in rows:
         value = row.get(column)

@@ -1,4 +1,4 @@
-"""Runs side by side: of each tag the last and the best value of each run, and the hyper-parameters that differ."""
+"""Compare runs: the best and the last value of each tag and run, and the hyper-parameters that differ."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from instrument.facts import directions
+from instrument.facts.describe import Row, leaves, summary
 from instrument.runs.ordering import natural
 from instrument.runs.run import Run
-from instrument.show import directions
-from instrument.show.describe import Row, flat, summary
 
-#: What a training lineage tells of results, not of how it was set up: beginnings and ends of names.
+#: Names of a training lineage, by how they begin and end, that are results and no set-up.
 _RESULTS = ("train.algorithm.loss", "train.model.")
 _RESULT_ENDS = (".last_learning_rate",)
 _SETUP = ("train", "dataset", "custom")
@@ -23,7 +23,7 @@ _SUMMARY = (
 
 @dataclass(frozen=True)
 class Side:
-    """What a comparison needs of one run: rows for its series, and how it was set up."""
+    """One run of a comparison: rows for its series, and the leaves of its lineage that set it up."""
 
     run: str
     path: str
@@ -35,8 +35,10 @@ class Side:
         return {"run": self.run, "path": self.path}
 
 
-def side(name: str, run: Run, wanted: Callable[[Iterable[str]], list[str]], direction: Callable[[str], str]) -> Side:
-    """Read one run: a row for each tag that is wanted, and for each writer where the run has several."""
+def read_side(
+    name: str, run: Run, wanted: Callable[[Iterable[str]], list[str]], direction: Callable[[str], str]
+) -> Side:
+    """Read one run: a row for each tag that `wanted` chooses, and for each writer of it."""
     rows = []
     for tag in wanted(run.tags().get("scalar", [])):
         for points in run.scalars(tag).by_writer().values():
@@ -48,22 +50,22 @@ def side(name: str, run: Run, wanted: Callable[[Iterable[str]], list[str]], dire
 
 
 def scalars(sides: Sequence[Side], sort: str = "best", descending: bool = False) -> list[Row]:
-    """Return the rows of all runs, tag by tag; within a tag in the order of a field, `best` with the best first."""
+    """Return the rows of all runs tag by tag, within a tag in the order of the field `sort`; "best" is best first."""
     by_tag: dict[str, list[Row]] = {}
-    for one in sides:
-        for row in one.scalars:
+    for side in sides:
+        for row in side.scalars:
             by_tag.setdefault(row["tag"], []).append(row)
     return [row for tag in sorted(by_tag, key=natural) for row in directions.sorted_rows(by_tag[tag], sort, descending)]
 
 
 def hyper_parameters(sides: Sequence[Side]) -> list[Row]:
-    """Return what differs in how runs were set up, as their lineage tells: a row for each name and run."""
-    names = list(dict.fromkeys(name for one in sides for name in one.setup))
+    """Return the set-up in which runs differ, by their lineage: a row for each name and run."""
+    names = list(dict.fromkeys(name for side in sides for name in side.setup))
     return [
-        {**one.head, "name": name, "value": one.setup.get(name)}
+        {**side.head, "name": name, "value": side.setup.get(name)}
         for name in names
-        if _differs([one.setup.get(name) for one in sides])
-        for one in sides
+        if _differs([side.setup.get(name) for side in sides])
+        for side in sides
     ]
 
 
@@ -73,7 +75,9 @@ def _differs(values: Sequence[Any]) -> bool:
 
 
 def _setup(run: Run) -> Row:
-    known = {key: run.lineage[key] for key in _SETUP if key in run.lineage}
+    lineage = {key: run.lineage[key] for key in _SETUP if key in run.lineage}
     return {
-        name: value for name, value in flat(known) if not name.startswith(_RESULTS) and not name.endswith(_RESULT_ENDS)
+        name: value
+        for name, value in leaves(lineage)
+        if not name.startswith(_RESULTS) and not name.endswith(_RESULT_ENDS)
     }

@@ -1,10 +1,15 @@
-"""Expressions over the columns of a table of runs, such as `learning_rate < 0.1 and accuracy > 0.9`.
+"""Query language over a table of runs: `learning_rate < 0.1 and accuracy > 0.9` as a predicate on rows.
 
-The grammar is a part of Python's: comparisons, `and`, `or`, `not`, `in`, the four operations, numbers, texts, lists and
-`has(NAME)`. Names are those of columns, or the end of one behind a dot; one that is no Python name stands between
-backticks. Python parses, and nothing is ever evaluated by it: each node has its rule here, or is refused.
+The problem: users want to filter runs by any column, names of columns come out of files, and an expression may come
+from an address that somebody else wrote.
 
-A value that a run lacks makes each comparison with it false, and so does one of another type.
+The strategy: the grammar is a part of Python's, so that nobody has to learn one: comparisons, `and`, `or`, `not`, `in`,
+the four operations, numbers, texts, lists and `has(NAME)`. Names are those of columns, or the end of one behind a dot;
+one that is no Python name stands between backticks. `ast` parses; each node has its rule in `Query`, or is refused. A
+value that a run lacks makes each comparison with it false, and so does one of another type.
+
+Rejected: `eval` of the checked source. A check that forgets one node hands out the interpreter. Here a node without a
+rule has no meaning.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from typing import Any
 
 from instrument.suggestions import closest
 
+#: Computes the value of a node for a row.
+Rule = Callable[[Mapping[str, Any]], Any]
 #: Sections of a lineage, in the order in which a name is looked for.
 _ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset")
 _LONGEST = 2000
@@ -34,8 +41,8 @@ _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, several: one in several,
-    ast.NotIn: lambda one, several: one not in several,
+    ast.In: lambda value, values: value in values,
+    ast.NotIn: lambda value, values: value not in values,
 }
 _GRAMMAR = "comparisons, and, or, not, in, + - * /, numbers, texts, lists and has(NAME) are known"
 
@@ -49,24 +56,24 @@ class NoSuchColumn(WrongExpression):
 
 
 def resolve(name: str, columns: Iterable[str]) -> str:
-    """The column of a name: the one that is called so, or else the shortest that ends in `.name`.
+    """Return the column of a name: the one that has it, or else the shortest that ends in `.name`.
 
-    Where several sections have one, the first of train, eval, best, best_step, custom and dataset counts.
+    If several sections have one, the first of train, eval, best, best_step, custom and dataset counts.
 
     Raises:
         NoSuchColumn: there is none.
     """
-    known = list(columns)
-    if name in known:
+    columns = list(columns)
+    if name in columns:
         return name
-    ends = [column for column in known if column.endswith(f".{name}")]
+    ends = [column for column in columns if column.endswith(f".{name}")]
     if not ends:
-        raise NoSuchColumn(f"no run has {name!r}{_nearest(name, known)}; there are: {', '.join(sorted(known))}")
+        raise NoSuchColumn(f"no run has {name!r}{_nearest(name, columns)}; there are: {', '.join(sorted(columns))}")
     return min(ends, key=lambda column: (_section(column), column.count("."), column))
 
 
 def _nearest(name: str, columns: list[str]) -> str:
-    """The column, or end of one, that comes nearest, in a form to be put behind `name`; empty where none is near."""
+    """Return " (did you mean ...?)" with the nearest column or end of one, an empty text if none is near."""
     ends = {column.split(".", at)[-1] for column in columns for at in range(column.count(".") + 1)}
     near = closest(name, sorted(ends, key=lambda end: (len(end), end)))
     return f" (did you mean {near[0]!r}?)" if near else ""
@@ -77,11 +84,11 @@ def _section(column: str) -> int:
     return _ORDER.index(first) if first in _ORDER else len(_ORDER)
 
 
-class Where:
-    """An expression, parsed and checked against the `columns` that there are; called with a row it answers yes or no.
+class Query:
+    """A parsed expression, checked against the `columns` that exist; called with a row it returns True if it holds.
 
     Raises:
-        WrongExpression: it cannot be understood; the message quotes what it stumbled at.
+        WrongExpression: it cannot be understood; the message quotes the part that is not.
     """
 
     def __init__(self, text: str, columns: Iterable[str]) -> None:
@@ -100,20 +107,20 @@ class Where:
     def __call__(self, row: Mapping[str, Any]) -> bool:
         return bool(self._rule(row))
 
-    def _compile(self, node: ast.AST) -> Callable[[Mapping[str, Any]], Any]:
+    def _compile(self, node: ast.AST) -> Rule:
         build = getattr(self, f"_{type(node).__name__.lower()}", None)
         if build is None:
             raise WrongExpression(f"{ast.unparse(node)!r} is not understood in an expression; {_GRAMMAR}")
-        rule: Callable[[Mapping[str, Any]], Any] = build(node)
+        rule: Rule = build(node)
         return rule
 
-    def _constant(self, node: ast.Constant) -> Callable[[Mapping[str, Any]], Any]:
+    def _constant(self, node: ast.Constant) -> Rule:
         value = node.value
         if not isinstance(value, (str, int, float, bool)):
             raise WrongExpression(f"{ast.unparse(node)!r} is neither a number nor a text; {_GRAMMAR}")
         return lambda _: value
 
-    def _name(self, node: ast.Name | ast.Attribute) -> Callable[[Mapping[str, Any]], Any]:
+    def _name(self, node: ast.Name | ast.Attribute) -> Rule:
         column = self._column(node)
         return lambda row: row.get(column)
 
@@ -125,18 +132,18 @@ class Where:
             raise WrongExpression(f"{name!r} is no name; {_GRAMMAR}")
         return resolve(self._quoted.get(name, name), self._columns)
 
-    def _list(self, node: ast.List | ast.Tuple) -> Callable[[Mapping[str, Any]], Any]:
+    def _list(self, node: ast.List | ast.Tuple) -> Rule:
         items = [self._compile(item) for item in node.elts]
         return lambda row: [item(row) for item in items]
 
     _tuple = _list
 
-    def _boolop(self, node: ast.BoolOp) -> Callable[[Mapping[str, Any]], Any]:
+    def _boolop(self, node: ast.BoolOp) -> Rule:
         parts = [self._compile(value) for value in node.values]
         decide = all if isinstance(node.op, ast.And) else any
         return lambda row: decide(part(row) for part in parts)
 
-    def _unaryop(self, node: ast.UnaryOp) -> Callable[[Mapping[str, Any]], Any]:
+    def _unaryop(self, node: ast.UnaryOp) -> Rule:
         inner = self._compile(node.operand)
         if isinstance(node.op, ast.Not):
             return lambda row: not inner(row)
@@ -145,22 +152,22 @@ class Where:
         sign = -1 if isinstance(node.op, ast.USub) else 1
         return lambda row: _calculated(operator.mul, sign, inner(row))
 
-    def _binop(self, node: ast.BinOp) -> Callable[[Mapping[str, Any]], Any]:
+    def _binop(self, node: ast.BinOp) -> Rule:
         operation = _OPERATIONS.get(type(node.op))
         if operation is None:
             raise WrongExpression(f"{ast.unparse(node)!r} is not understood in an expression; {_GRAMMAR}")
         left, right = self._compile(node.left), self._compile(node.right)
         return lambda row: _calculated(operation, left(row), right(row))
 
-    def _compare(self, node: ast.Compare) -> Callable[[Mapping[str, Any]], Any]:
-        if not all(type(one) in _COMPARISONS for one in node.ops):
+    def _compare(self, node: ast.Compare) -> Rule:
+        if not all(type(comparison) in _COMPARISONS for comparison in node.ops):
             raise WrongExpression(f"{ast.unparse(node)!r}: `is` is not known; == compares, has(NAME) asks for a value")
-        tests = [_COMPARISONS[type(one)] for one in node.ops]
+        tests = [_COMPARISONS[type(comparison)] for comparison in node.ops]
         values = [self._compile(value) for value in (node.left, *node.comparators)]
         links = list(zip(tests, values, values[1:], strict=False))
-        return lambda row: all(_compared(test, one(row), other(row)) for test, one, other in links)
+        return lambda row: all(_compared(test, left(row), right(row)) for test, left, right in links)
 
-    def _call(self, node: ast.Call) -> Callable[[Mapping[str, Any]], Any]:
+    def _call(self, node: ast.Call) -> Rule:
         if ast.unparse(node.func) != "has" or len(node.args) != 1 or node.keywords:
             raise WrongExpression(f"{ast.unparse(node)!r}: the only function is has(NAME)")
         column = self._column(node.args[0])
@@ -168,7 +175,7 @@ class Where:
 
 
 def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
-    """The text with a Python name for each that stands between backticks, and what they mean."""
+    """Return the text with a Python name in the place of each quoted one, and the quoted name of each."""
     quoted: dict[str, str] = {}
 
     def placeholder(match: re.Match[str]) -> str:
@@ -179,27 +186,27 @@ def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
     return re.sub(r"`([^`]*)`", placeholder, text), quoted
 
 
-def _calculated(operation: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
-    """The number; None where one is missing or is none, or there is no result."""
-    if not all(isinstance(value, (int, float)) for value in (one, other)):
+def _calculated(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Return the result; None if an operand is no number, or there is no result."""
+    if not all(isinstance(value, (int, float)) for value in (left, right)):
         return None
     try:
-        return operation(one, other)
+        return operation(left, right)
     except (ZeroDivisionError, OverflowError):
         return None
 
 
-def _compared(test: Callable[[Any, Any], bool], one: Any, other: Any) -> bool:
-    if one is None or other is None:
+def _compared(test: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
+    if left is None or right is None:
         return False
     try:
-        return bool(test(one, other))
+        return bool(test(left, right))
     except TypeError:
         return False
 
 
-def order(value: Any) -> tuple[int, Any]:
-    """What rows are sorted by: numbers, then texts, then everything else as text; None has no place among them."""
+def sort_key(value: Any) -> tuple[int, Any]:
+    """Return the key of a value that is not None: numbers come first, then NaN, then all else by its text."""
     if isinstance(value, (int, float)):
         return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
     return (2, value if isinstance(value, str) else str(value))

@@ -1,4 +1,4 @@
-"""What is known about a landscape: as a dictionary for JSON, and as names and texts for a terminal and a page."""
+"""Describe a loss landscape: as a row, and as names and texts for people."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from instrument.show.surface import Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
-from instrument.show.tables import number
+from instrument.analyse.layout import number
+from instrument.facts.surface import Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
 from instrument.values import LossSurface
+from instrument.wording import listed
 
-#: What the facts say in words of their own.
-_TOLD = (
+#: Keys of the metadata that facts of their own have.
+_OWN_FACTS = (
     "decomposition", "unit", "step_per_epoch", "points", "points_done", "not_finite", "complete", "number", "resumed",
     "singular_values",
 )  # fmt: skip
-#: So many of a list are shown.
+#: Elements of a list that are shown.
 _LISTED = 5
-#: The shares behind the two axes go on; as many of them are shown.
+#: One share for each axis; further ones are not shown.
 _SHARES_SHOWN = 2
 
 
-def report(surface: LossSurface) -> dict[str, Any]:
-    """All but the grid itself."""
+def to_row(surface: LossSurface) -> dict[str, Any]:
+    """Return all but the grid itself."""
     low, high = lowest(surface), highest(surface)
     return {
         "tag": surface.tag,
@@ -38,22 +39,22 @@ def report(surface: LossSurface) -> dict[str, Any]:
         "convergence": Point(*surface.convergence.tolist())._asdict() if surface.convergence.size else None,
         "holes": _hole_counts(surface.z),
         "explained": surface.explained.tolist(),
-        "checkpoints": [one._asdict() for one in checkpoints(surface)],
+        "checkpoints": [checkpoint._asdict() for checkpoint in checkpoints(surface)],
         "metrics": {name: _extent(values) for name, values in surface.metrics.items()},
         "metadata": dict(surface.metadata),
     }
 
 
 def title(surface: LossSurface) -> str:
-    """What it is of, in a few words."""
+    """Return the tag and the interval of checkpoints."""
     if not surface.numbers.size:
         return surface.tag
     return f"{surface.tag}: {_interval(surface)}"
 
 
 def facts(surface: LossSurface) -> list[tuple[str, str]]:
-    """Names and texts; what is not known has none."""
-    found = {
+    """Return names and texts, without those that are not known."""
+    texts = {
         "decomposition": str(surface.metadata.get("decomposition", "")),
         "checkpoints": f"{surface.numbers.size}, of {_interval(surface)}" if surface.numbers.size else "",
         "explained": _explained(surface.explained),
@@ -65,16 +66,16 @@ def facts(surface: LossSurface) -> list[tuple[str, str]]:
         "holes": _holes(surface),
         "outside the grid": _outside(surface),
     }
-    found |= {name: _range(values) for name, values in surface.metrics.items()}
-    rest = {name: value for name, value in surface.metadata.items() if name not in _TOLD}
-    found |= {name.replace("_", " "): _words(value) for name, value in rest.items()}
-    return [(name, text) for name, text in found.items() if text]
+    texts |= {name: _range(values) for name, values in surface.metrics.items()}
+    rest = {name: value for name, value in surface.metadata.items() if name not in _OWN_FACTS}
+    texts |= {name.replace("_", " "): _value_text(value) for name, value in rest.items()}
+    return [(name, text) for name, text in texts.items() if text]
 
 
 def path_rows(surface: LossSurface) -> list[list[Any]]:
-    """A row of names, then one for each checkpoint; columns that nobody knows anything of are left out."""
+    """Return a row of names and a row for each checkpoint, without the columns that have no value."""
     names = (str(surface.metadata.get("unit") or "number"), "x", "y", "loss on the plane", "true loss", "unexplained")
-    rows: list[list[Any]] = [list(one) for one in checkpoints(surface)]
+    rows: list[list[Any]] = [list(checkpoint) for checkpoint in checkpoints(surface)]
     known = [index for index in range(len(names)) if not all(_is_nan(row[index]) for row in rows)]
     return [[row[index] for index in known] for row in [list(names), *rows]] if rows else []
 
@@ -131,7 +132,9 @@ def _holes(surface: LossSurface) -> str:
 
 
 def _outside(surface: LossSurface) -> str:
-    return ", ".join(str(one.number) for one in checkpoints(surface) if not is_inside(surface, one))
+    return ", ".join(
+        str(checkpoint.number) for checkpoint in checkpoints(surface) if not is_inside(surface, checkpoint)
+    )
 
 
 def _extent(values: Floats) -> dict[str, Any]:
@@ -145,13 +148,12 @@ def _range(values: Floats) -> str:
     return f"{number(extent['lowest'])} to {number(extent['highest'])}"
 
 
-def _words(value: Any) -> str:
-    """Nothing for what is empty."""
+def _value_text(value: Any) -> str:
+    """Return the value as a text, an empty one for None and {}."""
     if isinstance(value, float):
         return number(value)
     if isinstance(value, list):
-        more = f" and {len(value) - _LISTED} more" if len(value) > _LISTED else ""
-        return ", ".join(map(_words, value[:_LISTED])) + more
+        return listed(list(map(_value_text, value)), _LISTED)
     if value is None or value == {}:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
