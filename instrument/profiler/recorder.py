@@ -25,9 +25,9 @@ from typing import Any, Protocol
 from instrument import framework
 from instrument.errors import InstrumentError
 from instrument.profiler import backends, control
-from instrument.profiler.backends import Backend
+from instrument.profiler.archive import archive_files
+from instrument.profiler.backends.base import Backend
 from instrument.profiler.control import Action, State
-from instrument.profiler.handover import hand_over
 from instrument.profiler.options import Metadata, Options
 from instrument.profiler.signals import TerminationGuard
 from instrument.profiler.window import Request, Window
@@ -269,16 +269,16 @@ class Recorder:
             log.warning("Profiler: the window (%s) is not complete: %s.", window.request, incomplete)
         if dropped := window.dropped:
             log.warning("Profiler: %d marks were too many for one window and are missing in it.", dropped)
-        self._hand_over(window)
+        self._archive(window)
         return True
 
-    def _hand_over(self, window: Window) -> None:
+    def _archive(self, window: Window) -> None:
         number, rank = self.windows - 1, framework.device_number()
         assert self._backend is not None
         try:
             if self._sink is None:
                 self._sink = open_sink(Target(self.output_path, device=rank, kind="profile"), 0)
-            hand_over(window.directory, number, rank, self._backend.kind_of, self._sink)
+            archive_files(window.directory, number, rank, self._backend.kind, self._sink)
         except Exception as error:  # noqa: BLE001  the raw files are there still, and training goes on
             reason = str(error) if isinstance(error, (OSError, InstrumentError)) else f"{type(error).__name__}: {error}"
             self._say_error(f"a window is not in the event file: {reason}. Its raw files stay in {window.directory}.")

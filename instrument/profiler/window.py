@@ -18,8 +18,8 @@ from typing import Any
 from instrument import framework, marks
 from instrument._version import __version__
 from instrument.profiler import spans
-from instrument.profiler.backends import Backend
-from instrument.profiler.handover import OWN_PREFIX
+from instrument.profiler.archive import OWN_PREFIX
+from instrument.profiler.backends.base import Backend
 
 _numbers = itertools.count()
 

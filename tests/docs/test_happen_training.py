@@ -28,7 +28,7 @@ from instrument import (
 from instrument.collect import sources
 from instrument.errors import RecordingError
 from instrument.marks import MAX_NAMES
-from instrument.profiler import handover
+from instrument.profiler.archive import archive_files
 from instrument.profiler.recorder import MANY_STEPS
 from instrument.write.pool import open_sink
 from instrument.write.sink import Sink, Target
@@ -182,7 +182,7 @@ def test_message_of_a_sink_that_refuses_a_piece(tmp_path: Path, caplog: Any, cap
     sink = open_sink(Target(str(tmp_path / "run"), kind="profile"), 0)
     refusing: Any = _Refusing(sink)
 
-    texts = said(lambda: handover.hand_over(str(tmp_path / "raw"), 0, 0, lambda _: "cpu", refusing), caplog, capsys)
+    texts = said(lambda: archive_files(str(tmp_path / "raw"), 0, 0, "cpu", refusing), caplog, capsys)
     sink.close()
     assert is_said("a piece was refused", texts)
     assert issubclass(RecordingError, RuntimeError)

@@ -53,9 +53,6 @@ class FakeBackend:
     def facts(self) -> dict[str, object]:
         return {}
 
-    def kind_of(self, name: str) -> str:
-        return self.kind
-
 
 class FakeProfile:
     """What the analysis is expected to give."""

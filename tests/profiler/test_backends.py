@@ -10,10 +10,9 @@ import pytest
 
 from instrument.errors import FrameworkError
 from instrument.profiler import backends
-from instrument.profiler.backends import is_pipeline_file
-from instrument.profiler.backends.ascend import AscendBackend
+from instrument.profiler.archive import file_kind
 from instrument.profiler.backends.cpu import CpuBackend
-from instrument.profiler.backends.gpu import GpuBackend
+from instrument.profiler.backends.public import AscendBackend, GpuBackend
 from instrument.profiler.options import AicoreMetrics, Options, ProfilerLevel
 from instrument.profiler.profiler import Profiler
 from tests.conftest import ROOT
@@ -70,7 +69,7 @@ def test_links_are_not_followed(device: FakeBackend, tmp_path: Path) -> None:
     ],
 )
 def test_pipeline_files_are_known_by_name(name: str, expected: bool) -> None:
-    assert is_pipeline_file(name) is expected
+    assert (file_kind(name, "gpu") == "minddata") is expected
 
 
 def test_each_device_has_its_backend() -> None:

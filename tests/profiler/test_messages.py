@@ -15,8 +15,8 @@ from instrument import Profiler, framework
 from instrument.codec.trace import CHUNK_BYTES
 from instrument.errors import RecordingError
 from instrument.profiler import recorder
+from instrument.profiler.archive import archive_files
 from instrument.profiler.backends import cpu
-from instrument.profiler.handover import hand_over
 from instrument.profiler.options import Options
 from instrument.write.pool import open_sink
 from instrument.write.sink import Target
@@ -48,7 +48,7 @@ class Meddled:
 
 def handed_over(raw: Path, sink: Any) -> str:
     with pytest.raises(RecordingError) as error:
-        hand_over(str(raw), 0, 0, lambda _: "cpu", sink)
+        archive_files(str(raw), 0, 0, "cpu", sink)
     sink.close()
     return str(error.value)
 

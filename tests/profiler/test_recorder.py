@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from instrument import StopAtEpoch, StopAtStep, framework, marks
-from instrument.profiler import backends, handover, recorder
+from instrument.profiler import archive, backends, recorder
 from instrument.profiler.profiler import Profiler
 from instrument.profiler.recorder import Recorder
 from tests.collect.fake import Loop
@@ -84,7 +84,7 @@ def test_an_interrupt_while_closing_keeps_the_raw_files(
 
     profiler = Profiler(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(recorder, "hand_over", interrupted)
+        patch.setattr(recorder, "archive_files", interrupted)
         with pytest.raises(KeyboardInterrupt):
             profiler.stop()
     (directory,) = raw_directories(tmp_path)
@@ -128,7 +128,7 @@ def test_a_trace_that_differs_keeps_the_raw_files(
     device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
 ) -> None:
     """One byte that is not read back as it was written is enough."""
-    written = handover.payloads
+    written = archive.payloads
 
     def damaged(path: str, offset: int) -> Any:
         for number, payload in enumerate(written(path, offset)):
@@ -136,7 +136,7 @@ def test_a_trace_that_differs_keeps_the_raw_files(
             data[-1] ^= number == 3
             yield memoryview(bytes(data))
 
-    monkeypatch.setattr(handover, "payloads", damaged)
+    monkeypatch.setattr(archive, "payloads", damaged)
     profiler = Profiler(tmp_path)
     profiler.stop()
     (directory,) = raw_directories(tmp_path)
@@ -211,7 +211,7 @@ class Odd(Exception):
     """No kind of error that anybody expects."""
 
 
-_PLACES = ("hand_over", "open_sink", "Window.close", "Window.remove", "Recorder._report", "Window.dropped")
+_PLACES = ("archive_files", "open_sink", "Window.close", "Window.remove", "Recorder._report", "Window.dropped")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), Odd("odd"), KeyError("x"), OSError(5, "I/O error")], ids=repr)
@@ -238,7 +238,7 @@ def test_no_error_of_the_profiler_ends_a_training(
     assert windows(tmp_path / "later")[0].steps == [2, 3, 4]
 
 
-@pytest.mark.parametrize("place", ["hand_over", "open_sink"])
+@pytest.mark.parametrize("place", ["archive_files", "open_sink"])
 def test_the_users_error_comes_through(
     device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -338,9 +338,9 @@ def test_a_large_window_passes_in_pieces(device: FakeBackend, tmp_path: Path, mo
     """A raw file is never held whole: the pieces that are written are of at most 1 MiB."""
     device.files = {"large.bin": os.urandom(5_000_001)}
     pieces: list[tuple[int, int]] = []
-    encode = handover.trace_codec.encode
+    encode = archive.trace_codec.encode
     monkeypatch.setattr(
-        handover.trace_codec, "encode", lambda piece: pieces.append((piece.offset, len(piece.data))) or encode(piece)
+        archive.trace_codec, "encode", lambda piece: pieces.append((piece.offset, len(piece.data))) or encode(piece)
     )
     profiler = Profiler(tmp_path)
     profiler.stop()

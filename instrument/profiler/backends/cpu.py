@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 from instrument import framework
-from instrument.profiler.backends import is_pipeline_file
 from instrument.profiler.backends.minddata import PIPELINE
 from instrument.profiler.options import Options, ProfilerActivity
 
@@ -17,7 +16,7 @@ log = logging.getLogger("instrument")
 
 
 def arm(options: Options) -> None:
-    """Have data pipelines recorded; to be called before their iterators are built."""
+    """Record the data pipelines whose iterators are built from now on."""
     if options.data_process is not False:
         PIPELINE.arm()
 
@@ -70,6 +69,3 @@ class CpuBackend:
 
     def facts(self) -> dict[str, object]:
         return {"pipelines_not_recorded": PIPELINE.missed} if self._options.data_process is not False else {}
-
-    def kind_of(self, name: str) -> str:
-        return "minddata" if is_pipeline_file(name) else self.kind

@@ -14,7 +14,6 @@ from typing import Any
 
 from mindspore import profiler as mindspore_profiler
 
-from instrument.profiler.backends import is_pipeline_file
 from instrument.profiler.options import Options
 
 log = logging.getLogger("instrument")
@@ -30,12 +29,12 @@ _EXPERIMENTAL = (
 
 
 class PublicBackend:
-    """A window is one `mindspore.profiler.profile` with a directory of its own."""
+    """A window is one `mindspore.profiler.profile` with a directory of its own; on the CPU a substitute."""
 
+    kind = "cpu"
     effective = frozenset((*_DIRECT, *_EXPERIMENTAL))
 
-    def __init__(self, kind: str, options: Options) -> None:
-        self.kind = kind
+    def __init__(self, options: Options) -> None:
         self._options = options
         self._profile: Any = None
         self._directory = ""
@@ -49,7 +48,7 @@ class PublicBackend:
     def start(self, directory: str) -> None:
         self._directory = directory
         handler = mindspore_profiler.tensorboard_trace_handler(directory)
-        direct = {name: _theirs(getattr(self._options, name)) for name in _DIRECT}
+        direct = {name: _to_mindspore(getattr(self._options, name)) for name in _DIRECT}
         direct["data_process"] = bool(direct["data_process"])
         self._profile = mindspore_profiler.profile(
             **direct, start_profile=False, on_trace_ready=handler, experimental_config=self._experimental()
@@ -58,8 +57,9 @@ class PublicBackend:
 
     def _experimental(self) -> Any:
         config = mindspore_profiler._ExperimentalConfig
-        known = inspect.signature(config).parameters
-        return config(**{name: _theirs(getattr(self._options, name)) for name in _EXPERIMENTAL if name in known})
+        accepted = inspect.signature(config).parameters
+        names = [name for name in _EXPERIMENTAL if name in accepted]
+        return config(**{name: _to_mindspore(getattr(self._options, name)) for name in names})
 
     def stop(self) -> None:
         profile, self._profile = self._profile, None
@@ -70,14 +70,24 @@ class PublicBackend:
     def facts(self) -> dict[str, object]:
         return {}
 
-    def kind_of(self, name: str) -> str:
-        return "minddata" if is_pipeline_file(name) else self.kind
+
+class AscendBackend(PublicBackend):
+    """Task, step and AI CPU records of the device, the host's side of them, memory and the data pipeline."""
+
+    kind = "ascend"
 
 
-def _theirs(value: Any) -> Any:
-    """Our members as MindSpore's of the same name, tuples as lists."""
+class GpuBackend(PublicBackend):
+    """Kernels, activities and steps of the device, and the data pipeline."""
+
+    kind = "gpu"
+    effective = frozenset({"activities", "profile_memory", "data_process", "sync_enable"})
+
+
+def _to_mindspore(value: Any) -> Any:
+    """Return MindSpore's enumeration member of the same name, and a list for a tuple."""
     if isinstance(value, tuple):
-        return [_theirs(one) for one in value]
+        return [_to_mindspore(item) for item in value]
     if isinstance(value, Enum):
         return getattr(getattr(mindspore_profiler, type(value).__name__), value.name)
     return value

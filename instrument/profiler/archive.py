@@ -1,4 +1,4 @@
-"""Bring the raw files of a window into the trace event file, and make sure of it before they are deleted.
+"""Copy the raw files of a window into the trace event file, and verify the copy before they are deleted.
 
 Files are read and written a piece at a time, so memory does not grow with the window. What was written is read back and
 compared with the raw files byte for byte.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import zip_longest
 
 from instrument.codec import event as event_codec
@@ -18,13 +18,17 @@ from instrument.values import TRACE_KIND, Event, Item, Trace
 from instrument.write.readback import payloads
 from instrument.write.sink import Sink
 
-#: Names of files of ours; they stand first, so that a file that is cut keeps what says what the window was.
+#: Files that describe the window; they are written first, so that an event file that is cut still has them.
 OWN_PREFIX = "instrument."
-OWN_KIND = "instrument"
+_OWN_KIND, _PIPELINE_KIND = "instrument", "minddata"
+#: Files of MindSpore's data pipeline.
+_PIPELINE_PREFIXES = (
+    "pipeline_profiling_", "dataset_iterator_profiling_", "device_queue_profiling_", "minddata_",
+)  # fmt: skip
 
 
-def hand_over(directory: str, window: int, device: int, kind_of: Callable[[str], str], sink: Sink) -> int:
-    """Write all files below `directory`, and return how many bytes they have together.
+def archive_files(directory: str, window: int, device: int, target: str, sink: Sink) -> int:
+    """Write all files below `directory`; return their size in bytes. `target` is the kind of the device's own files.
 
     Raises:
         RecordingError: not all of it is in the event file.
@@ -32,30 +36,37 @@ def hand_over(directory: str, window: int, device: int, kind_of: Callable[[str],
     """
     begin = sink.stats.bytes
     total_bytes = 0
-    for piece in _pieces(directory, window, device, kind_of):
+    for piece in _pieces(directory, window, device, target):
         total_bytes += len(piece.data)
         item = Item(TRACE_KIND, piece.name, trace_codec.encode(piece))
         if not sink.write(Event(0, time.time(), [item])):
             notice = sink.take_error()
             raise RecordingError(f"{sink.path}: {notice.reason if notice else 'a piece was refused'}")
     sink.flush()
-    _verify(sink.path, begin, _pieces(directory, window, device, kind_of))
+    _verify(sink.path, begin, _pieces(directory, window, device, target))
     return total_bytes
 
 
+def file_kind(name: str, target: str) -> str:
+    """Return which tool wrote a file: "instrument", "minddata", or the profiler of the device."""
+    if name.startswith(OWN_PREFIX):
+        return _OWN_KIND
+    return _PIPELINE_KIND if name.rpartition("/")[2].startswith(_PIPELINE_PREFIXES) else target
+
+
 def _files(directory: str) -> list[str]:
-    """Regular files by their path inside `directory`, ours first."""
-    found = []
+    """List the regular files by their path inside `directory`, those that describe the window first."""
+    regular = []
     for folder, _, names in os.walk(directory):
         paths = (os.path.join(folder, name) for name in names)
-        found += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
-    names = [os.path.relpath(path, directory).replace(os.sep, "/") for path in found]
+        regular += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
+    names = [os.path.relpath(path, directory).replace(os.sep, "/") for path in regular]
     return sorted(names, key=lambda name: (not name.startswith(OWN_PREFIX), name))
 
 
-def _pieces(directory: str, window: int, device: int, kind_of: Callable[[str], str]) -> Iterator[Trace]:
+def _pieces(directory: str, window: int, device: int, target: str) -> Iterator[Trace]:
     for name in _files(directory):
-        kind = OWN_KIND if name.startswith(OWN_PREFIX) else kind_of(name)
+        kind = file_kind(name, target)
         with open(os.path.join(directory, name), "rb", buffering=0) as file:
             total_bytes = os.fstat(file.fileno()).st_size
             offset = 0
@@ -71,8 +82,8 @@ def _pieces(directory: str, window: int, device: int, kind_of: Callable[[str], s
 
 def _verify(path: str, begin: int, expected: Iterator[Trace]) -> None:
     try:
-        for found, piece in zip_longest(_written(path, begin), expected):
-            if found != piece:  # compares views and bytes by content
+        for written, piece in zip_longest(_written(path, begin), expected):
+            if written != piece:  # compares views and bytes by content
                 raise RecordingError(f"{path} does not hold what was written to it.")
     except (CorruptFrame, CorruptMessage) as error:
         raise RecordingError(f"{path} does not hold what was written to it: {error}") from error

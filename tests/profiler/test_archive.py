@@ -10,7 +10,7 @@ import pytest
 
 from instrument.codec.trace import CHUNK_BYTES
 from instrument.errors import CorruptFrame, RecordingError
-from instrument.profiler.handover import hand_over
+from instrument.profiler.archive import archive_files
 from instrument.runs import traces
 from instrument.write.pool import open_sink
 from instrument.write.readback import payloads
@@ -44,24 +44,26 @@ def test_random_files_come_back(tmp_path: Path, sink: Sink, rng: np.random.Gener
     ]
     expected = []
     for number in range(2):
-        files = {f"d{index % 2}/f{index}": rng.bytes(size) for index, size in enumerate(sizes)}
+        files = {
+            f"d{index % 2}/{'minddata_' * (index == 0)}{index}": rng.bytes(size) for index, size in enumerate(sizes)
+        }
         directory = make(tmp_path / f"raw{number}", files)
-        total = hand_over(directory, number, 3, lambda name: "minddata" if name.endswith("0") else "cpu", sink)
+        total = archive_files(directory, number, 3, "cpu", sink)
         assert total == sum(sizes)
         expected.append(files)
     found = traces.windows(sink.path)
     assert [{name: b"".join(parts) for name, parts in one.files.items()} for one in found] == expected
     assert [(one.number, one.device, one.problems) for one in found] == [(0, 3, []), (1, 3, [])]
-    assert {one.kinds["d0/f0"] for one in found} == {"minddata"}
+    assert {(one.kinds["d0/minddata_0"], one.kinds["d1/1"]) for one in found} == {("minddata", "cpu")}
     assert max(len(part) for one in found for parts in one.files.values() for part in parts) == CHUNK_BYTES
 
 
 def test_ours_stand_first(tmp_path: Path, sink: Sink) -> None:
     """What says what the window was survives when the end of the file is lost."""
-    hand_over(make(tmp_path / "raw", {"a": b"1", "instrument.window.0.json": b"{}", "z": b""}), 0, 0, str.upper, sink)
+    archive_files(make(tmp_path / "raw", {"a": b"1", "instrument.window.0.json": b"{}", "z": b""}), 0, 0, "gpu", sink)
     (found,) = traces.windows(sink.path)
     assert list(found.files) == ["instrument.window.0.json", "a", "z"]
-    assert found.kinds == {"instrument.window.0.json": "instrument", "a": "A", "z": "Z"}
+    assert found.kinds == {"instrument.window.0.json": "instrument", "a": "gpu", "z": "gpu"}
 
 
 def test_a_refused_piece_is_told(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_refused_piece_is_told(tmp_path: Path) -> None:
     sink = open_sink(Target(str(tmp_path / "run"), kind="profile", max_file_bytes=1000), 0)
     directory = make(tmp_path / "raw", {"a": b"x" * 2000})
     with pytest.raises(RecordingError, match=r"events\.profile"):
-        hand_over(directory, 0, 0, str, sink)
+        archive_files(directory, 0, 0, "cpu", sink)
     sink.close()
 
 
@@ -88,12 +90,12 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path, sink: Sink) -> None:
         def flush(self) -> None: ...
 
     with pytest.raises(RecordingError, match="does not hold what was written to it"):
-        hand_over(directory, 0, 0, str, Deaf())  # type: ignore[arg-type]
+        archive_files(directory, 0, 0, "cpu", Deaf())  # type: ignore[arg-type]
 
 
 def test_reading_back_trusts_nothing(tmp_path: Path, sink: Sink) -> None:
     """A broken or unfinished frame is an error with its place."""
-    hand_over(make(tmp_path / "raw", {"a": b"x" * 100}), 0, 0, str, sink)
+    archive_files(make(tmp_path / "raw", {"a": b"x" * 100}), 0, 0, "cpu", sink)
     whole = Path(sink.path).read_bytes()
     assert len(list(payloads(sink.path))) == 2
     assert list(payloads(sink.path, len(whole))) == []
