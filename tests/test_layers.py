@@ -70,6 +70,7 @@ ALLOWED: dict[str, set[str]] = {
         "suggestions",
         "write",
         "codec",
+        "eventfile",
         "values",
         "errors",
         "framework",
