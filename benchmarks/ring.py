@@ -73,7 +73,7 @@ def _recorder(directory: str, load: Load) -> tuple[Any, Callable[[int], None]]:
 
     from instrument.collect.added import Added
     from instrument.values import Event, Item
-    from instrument.write.pool import open_sink
+    from instrument.write.factory import open_sink
     from instrument.write.sink import Target
 
     sink = open_sink(Target(directory), 1)

@@ -71,6 +71,7 @@ ALLOWED: dict[str, set[str]] = {
         "suggestions",
         "write",
         "codec",
+        "eventfile",
         "values",
         "errors",
         "framework",

@@ -233,7 +233,7 @@ RECIPE = "## Without MindSpore"
 RECORDED = """
 import numpy as np, time
 from instrument.values import Event, Item
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 sink = open_sink(Target("run"), 0)
 for step in range(1, 4):

@@ -16,9 +16,10 @@ import numpy as np
 from instrument.checkup.outcome import Expected, leave
 from instrument.findings import Failed, attempt
 from instrument.values import Event, Item
+from instrument.write.factory import check_system, default_processes
 from instrument.write.file_sink import FileSink
-from instrument.write.memory import map_twice, round_up
-from instrument.write.pool import DEFAULT_RING_BYTES, PoolSink, check_system, default_processes
+from instrument.write.pool import DEFAULT_RING_BYTES, PoolSink
+from instrument.write.pool_memory import map_twice, round_up
 from instrument.write.sink import Files, Sink, Target
 
 _STEPS = 1000

@@ -20,7 +20,7 @@ from instrument.collect.session import end_of
 from instrument.collect.step_count import ContinuedNotice, StepCount
 from instrument.collect.training import Training
 from instrument.values import ENDED, FINISHED, End, Item
-from instrument.write import earlier
+from instrument.write import resume
 from instrument.write.sink import Stats
 
 log = logging.getLogger("instrument")
@@ -345,7 +345,7 @@ class SummaryCollector(Callback):
         tells_run = self._on_every_rank or not framework.rank()
         self._gatherer = Gatherer(self._specified, self._custom, tells_run, self._memory)
         arguments = {**self._record_arguments, "system_metrics": system_metrics}
-        with earlier.continuing() if self._stats is not None else nullcontext():  # of what this collector recorded
+        with resume.continuing() if self._stats is not None else nullcontext():  # of what this collector recorded
             self._memory.said = {known for known in self._memory.said if known[0] != "run"}
             self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **arguments))
 

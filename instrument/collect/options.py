@@ -19,7 +19,8 @@ from instrument.codec.dialects import LAYOUTS, MINDSPORE
 from instrument.collect.checkpoints import LandscapeOptions
 from instrument.collect.sampler import check_interval
 from instrument.collect.system import load_psutil
-from instrument.write.pool import DEFAULT_RING_BYTES, default_processes, open_sink
+from instrument.write.factory import default_processes, open_sink
+from instrument.write.pool import DEFAULT_RING_BYTES
 from instrument.write.sink import Sink, Target
 
 _NAME_PART = re.compile(r"[A-Za-z0-9._-]*")

@@ -21,7 +21,7 @@ from instrument.collect.options import RecordOptions
 from instrument.collect.session import Ending, Session, close, end_of
 from instrument.errors import RecordingError
 from instrument.values import FINISHED, End, Event, Item
-from instrument.write import earlier
+from instrument.write import resume
 from instrument.write.limits import is_too_large
 from instrument.write.sink import Sink, Stats
 
@@ -98,7 +98,7 @@ class SummaryRecord:
         self._dialect = options.dialect
         self._session = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
-        earlier.mention(self._sink.path)
+        resume.mention(self._sink.path)
         self._added = Added(self._sink)
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_beside)

@@ -7,7 +7,7 @@ import time
 from instrument.codec import tensorboard_lineage
 from instrument.collect import beside
 from instrument.values import ENDED, FAILED, FINISHED, SESSION_END, End, Event, Item
-from instrument.write import starts
+from instrument.write import resume
 from instrument.write.sink import Sink
 
 _STARTS = frozenset({"train_lineage", "custom_lineage_data"})
@@ -58,7 +58,7 @@ class Ending:
         """Write it, when the recorder's last event is in the file."""
         end, self.end = self.end, None
         if end is not None:
-            self.bytes = starts.append_end(path, end, self.step, self._max_file_bytes)
+            self.bytes = resume.append_end(path, end, self.step, self._max_file_bytes)
 
 
 def close(sampler: beside.Beside | None, sink: Sink, ending: Ending) -> None:

@@ -23,7 +23,7 @@ from instrument.landscape.progress import Report
 from instrument.landscape.surface import item_of, surface_of
 from instrument.landscape.weights import BadCheckpoint, Checkpoint, Source
 from instrument.values import Event, LossSurface
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 
 log = logging.getLogger("instrument")

@@ -6,6 +6,7 @@ compared with the raw files byte for byte.
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from itertools import zip_longest
 from instrument.codec import event as event_codec
 from instrument.codec import trace as trace_codec
 from instrument.errors import CorruptFrame, CorruptMessage, RecordingError
+from instrument.eventfile import frame
 from instrument.values import TRACE_KIND, Event, Item, Trace
-from instrument.write.readback import payloads
 from instrument.write.sink import Sink
 
 #: Files that describe the window; they are written first, so that an event file that is cut still has them.
@@ -90,7 +91,27 @@ def _verify(path: str, begin: int, expected: Iterator[Trace]) -> None:
 
 
 def _written(path: str, begin: int) -> Iterator[Trace]:
-    for payload in payloads(path, begin):
+    for payload in read_back(path, begin):
         for _, _, kind, _, decode in event_codec.scan(payload):
             if kind == TRACE_KIND:
                 yield decode()
+
+
+def read_back(path: str, offset: int = 0) -> Iterator[memoryview]:
+    """Iterate over the payloads behind `offset`, where a frame must begin, as views into the mapped file.
+
+    Raises:
+        CorruptFrame: a frame is broken or does not end.
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        if offset >= size_bytes:
+            return
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    while offset < size_bytes:
+        unpacked = frame.unpack(data, offset)
+        if unpacked is None:
+            raise CorruptFrame("the file ends inside a frame", offset, path)
+        payload, offset = unpacked
+        yield payload

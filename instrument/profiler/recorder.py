@@ -31,7 +31,7 @@ from instrument.profiler.control import Action, State
 from instrument.profiler.options import Metadata, Options
 from instrument.profiler.signals import TerminationGuard
 from instrument.profiler.window import Request, Window
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 
 log = logging.getLogger("instrument")

@@ -12,6 +12,7 @@ whoever recovers a hostile file writes nowhere but into event files of the ring'
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import re
@@ -20,6 +21,7 @@ import time
 from typing import NamedTuple
 
 from instrument.codec.dialects import LAYOUTS
+from instrument.descriptors import above_streams
 from instrument.errors import CorruptMessage
 from instrument.eventfile import names
 from instrument.eventfile.crc import crc32c
@@ -40,6 +42,9 @@ _LENGTH = struct.Struct("<H")
 _SLOT = struct.Struct("<II")
 _NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 _NAME = re.compile(r"\.instrument-ring-.+-\d+-\d+", re.ASCII | re.DOTALL)
+#: What a ring file is called until it is whole; whoever finds one that nobody holds may remove it.
+PART_SUFFIX = ".part"
+_ATTEMPTS = 100
 
 
 class UnknownVersion(CorruptMessage):
@@ -201,3 +206,65 @@ def file_name(number: int) -> str:
 def is_ring_file(name: str) -> bool:
     """Return True for the base name of a ring file."""
     return name.startswith(names.RING_PREFIX) and _NAME.fullmatch(name) is not None
+
+
+# ---------------------------------------------------------------------- making the file
+
+
+def create(directory: str, header: Header) -> tuple[str, int]:
+    """Make a ring file that this process holds, with its data allocated; return its path and an open descriptor.
+
+    The data are allocated since a hole that is touched while the disk is full ends the process.
+
+    Raises:
+        OSError: the file cannot be made, allocated or mapped there.
+    """
+    for number in itertools.count():
+        path = os.path.join(directory, file_name(number))
+        partial = path + PART_SUFFIX
+        try:
+            fd = _open(partial)  # nobody else makes this path now
+        except FileExistsError:
+            if number < _ATTEMPTS:
+                continue
+            raise
+        try:
+            is_taken = os.path.lexists(path)
+            if not is_taken:
+                locks.hold(fd)
+                initialise(fd, header)
+                os.rename(partial, path)
+        except BaseException:
+            os.close(fd)
+            _remove(partial)
+            raise
+        if not is_taken:
+            return path, fd
+        os.close(fd)
+        _remove(partial)
+    raise AssertionError("there is no end of numbers")
+
+
+def initialise(fd: int, header: Header, allocates: bool = True) -> None:
+    """Give an empty file its size and its header; anonymous memory need not be allocated.
+
+    Raises:
+        OSError: there is no room.
+    """
+    if allocates:
+        os.posix_fallocate(fd, 0, header.file_bytes)
+    else:
+        os.ftruncate(fd, header.file_bytes)
+    os.pwrite(fd, encode(header._replace(inode=os.fstat(fd).st_ino)), 0)
+
+
+def _open(path: str) -> int:
+    """Open a new file."""
+    return above_streams(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.remove(path)
+    except OSError:
+        pass

@@ -23,8 +23,7 @@ from instrument.events import Event
 from instrument.ringfile import header as headers
 from instrument.ringfile import locks, snapshot
 from instrument.ringfile.control import ATTEMPTS
-from instrument.ringfile.create import PART_SUFFIX
-from instrument.ringfile.header import CONTROL_AT, Header, UnknownVersion
+from instrument.ringfile.header import CONTROL_AT, PART_SUFFIX, Header, UnknownVersion
 from instrument.ringfile.replay import Replay, replay
 
 _MOST_ATTEMPTS = 5

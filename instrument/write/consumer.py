@@ -17,9 +17,9 @@ from instrument.ringfile import commit
 from instrument.ringfile.commit import Job, Notice, Report
 from instrument.ringfile.control import State
 from instrument.ringfile.unpack import unpack
-from instrument.write.exports import export_tensors
+from instrument.write.npy_export import export_tensors
+from instrument.write.pool_memory import PoolMemory
 from instrument.write.ring import Chunk
-from instrument.write.shared import PoolMemory
 
 #: One batch of small records is written with one system call; a larger batch would only be seen later.
 BATCH_BYTES = 1 << 20

@@ -13,16 +13,14 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-import select
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from instrument import forks, processes
+from instrument import forks
 from instrument.events import Event
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Job, Notice
@@ -30,16 +28,13 @@ from instrument.ringfile.control import MAX_WORKERS
 from instrument.ringfile.record import Staged
 from instrument.write import monitor
 from instrument.write.consumer import Consumer
-from instrument.write.diagnostics import RING_FULL, Diagnostics, Missing, log
-from instrument.write.exports import export_tensors
-from instrument.write.file_sink import FileSink
+from instrument.write.diagnostics import RING_FULL, Diagnostics, Missing
 from instrument.write.limits import full_files, may_have_gap, upper_bound_bytes
-from instrument.write.memory import round_up
+from instrument.write.npy_export import export_tensors
+from instrument.write.pool_memory import round_up
 from instrument.write.producer import Producer, WorkerUnavailable
-from instrument.write.recovery import recover_directory
-from instrument.write.sink import Files, Sink, Stats, Target
+from instrument.write.sink import Files, Stats, TagNames
 from instrument.write.supervisor import Supervisor
-from instrument.write.tag_names import TagNames
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,10 +43,7 @@ if TYPE_CHECKING:
 _Part = TypeVar("_Part")
 
 DEFAULT_RING_BYTES = 24 << 20
-
 _LEAST_RING_BYTES = 64 << 10
-#: More processes than this never help: one encodes a gigabyte a second.
-_DEFAULT_PROCESSES = 4
 #: How long `flush` or `close` waits for a disk that takes nothing.
 _FULL_DISK_PATIENCE_SECONDS = 3.0
 _EXIT_SECONDS = 10.0
@@ -59,45 +51,6 @@ _EXIT_SECONDS = 10.0
 _REPORTED_STALL_SECONDS = 1.0
 #: Between two attempts of this process to write what a disk did not take.
 _RETRY_SECONDS = 0.2
-
-
-def default_processes() -> int:
-    """Return half of the cores that this process may use, at least one and at most four."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(cores // 2, 1), _DEFAULT_PROCESSES)
-
-
-def check_system() -> None:
-    """Raise `OSError` where there is no way to start workers or to share memory with them."""
-    for module, name in ((os, "memfd_create"), (os, "eventfd"), (select, "epoll")):
-        if not hasattr(module, name):
-            raise OSError(errno.ENOSYS, f"this system has no {name}")
-
-
-def open_sink(target: Target, workers: int, ring_bytes: int = DEFAULT_RING_BYTES, drop_when_full: bool = False) -> Sink:
-    """Return the sink for a target: with `workers`, or one that writes in this process for 0 and where none can start.
-
-    Raises:
-        OSError: the target's directory cannot be made or written.
-        RuntimeError: this program was started as an interpreter for a worker, and is none.
-    """
-    if processes.was_started_by_us():
-        raise RuntimeError(
-            f"this program was started as a Python interpreter by process {os.environ[processes.MARK]}, which records, "
-            "and is another program. It records nothing. Give programs that are no interpreters names that do not "
-            f'begin with "python", or remove {processes.MARK} from the environment if it was set by mistake.'
-        )
-    recover_directory(target.directory)
-    files = Files(target)
-    if workers == 0:
-        return FileSink(files)
-    try:
-        check_system()
-        return PoolSink(files, workers, ring_bytes, drop_when_full)
-    except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
-        reason = str(error)  # a log that keeps the error itself would keep what is open open
-        log.warning("No worker can be started (%s): %s is written by the training process.", reason, files.summary_path)
-        return FileSink(files)
 
 
 class PoolSink:

@@ -45,7 +45,7 @@ from instrument.ringfile.commit import Notice
 from instrument.ringfile.control import State
 from instrument.write.diagnostics import Diagnostics
 from instrument.write.poison import Poison
-from instrument.write.shared import Config, create_memory, remove
+from instrument.write.pool_memory import Config, create_memory, remove
 from instrument.write.sink import Files
 
 #: A recorder starts no more processes than this in all its life.

@@ -31,9 +31,8 @@ from instrument.processes import Process
 from instrument.ringfile import commit, locks
 from instrument.ringfile.commit import Job, Notice
 from instrument.ringfile.control import State
-from instrument.write import shared
 from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
-from instrument.write.shared import Config, PoolMemory
+from instrument.write.pool_memory import Config, PoolMemory, remove
 
 #: In a loop of small events most of the cost is waking a worker: there, it looks once more so long after its last one,
 #: and need not be woken meanwhile.
@@ -92,7 +91,7 @@ class Worker:
             # Whoever wrote before may have died in the middle of it.
             commit.trim(self._consumer.paths, self._pool.state)
             if self._config.ring_path:
-                shared.remove(self._config.ring_path, self._memory)
+                remove(self._config.ring_path, self._memory)
 
     def _is_last(self) -> bool:
         """Return True if neither the trainer nor another worker is left, and nobody will come."""

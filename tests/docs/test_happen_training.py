@@ -30,7 +30,7 @@ from instrument.errors import RecordingError
 from instrument.marks import MAX_NAMES
 from instrument.profiler.archive import archive_files
 from instrument.profiler.recorder import MANY_STEPS
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 from tests.docs.happen import is_said, said
 from tests.profiler.conftest import device

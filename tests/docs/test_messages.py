@@ -46,7 +46,7 @@ WITHOUT_TEXT = {
     ("instrument/runs/verify.py", "Damage(report.path"): _PASSES_ON,
     ("instrument/show/notebook.py", "raise ValueError(f'{len(words)} words')"): "printed with the usage of %instrument",
     ("instrument/trace/text.py", "Problem(self.file, what, amount)"): "its callers' texts are found",
-    ("instrument/write/exports.py", "Notice('export'"): _SYSTEM,
+    ("instrument/write/npy_export.py", "Notice('export'"): _SYSTEM,
     ("instrument/write/supervisor.py", "Notice(*json.loads(message))"): _PASSES_ON,
     (
         "instrument/write/supervisor.py",
@@ -54,7 +54,7 @@ WITHOUT_TEXT = {
     ): "the text stands in the row of the warning",
     ("instrument/write/consumer.py", "Notice('stalled'"): _SYSTEM,
     ("instrument/write/consumer.py", "Notice('lost'"): _SYSTEM,
-    ("instrument/write/memory.py", "raise OSError(error, os.strerror(error))"): _SYSTEM,
+    ("instrument/write/pool_memory.py", "raise OSError(error, os.strerror(error))"): _SYSTEM,
     ("instrument/write/sink.py", "Notice('sync'"): _SYSTEM,
     ("instrument/write/worker.py", "Notice('stalled'"): _SYSTEM,
 }

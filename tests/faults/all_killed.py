@@ -35,7 +35,7 @@ from instrument.ringfile import recover
 from instrument.ringfile.header import is_ring_file
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main as command_line
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 
 _SET_CHILD_SUBREAPER = 36

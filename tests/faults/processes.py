@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from instrument.write.shared import Config, PoolMemory
+from instrument.write.pool_memory import Config, PoolMemory
 from tests.faults import ledger
 from tests.faults.trainer import Plan
 from tests.write.build import ROOT, wait_until

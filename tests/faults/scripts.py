@@ -14,7 +14,7 @@ PRELUDE = f"""
 import os, signal, sys, time, weakref
 sys.path.insert(0, {str(ROOT)!r})
 from instrument.values import Event, Item
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 
 directory, workers = sys.argv[1], int(sys.argv[2])

@@ -270,7 +270,7 @@ LIGHT = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from instrument.values import Event, Item
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 print("ready", flush=True)
 sys.stdin.readline()

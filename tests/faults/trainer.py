@@ -70,7 +70,7 @@ class SinkFront:
 
     def __init__(self, plan: Plan) -> None:
         from instrument.collect.added import Added
-        from instrument.write.pool import open_sink
+        from instrument.write.factory import open_sink
         from instrument.write.sink import Target
 
         target = Target(plan.directory, kind=plan.kind, export_tensors=plan.export, dialect=plan.dialect)

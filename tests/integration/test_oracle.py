@@ -22,7 +22,7 @@ from instrument.codec import graph as graph_codec
 from instrument.codec.tensor import DTYPE_NUMBERS
 from instrument.ringfile.commit import gap_item
 from instrument.values import Event, Gap, Histogram, Image, Tensor
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 from tests.integration.conftest import ROOT, Script
 

@@ -22,7 +22,7 @@ from instrument.codec import text as text_codec
 from instrument.runs.run import Run, read_run
 from instrument.show.formats import export
 from instrument.values import Event, Histogram, Item, Text
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 from tests.integration.conftest import ROOT, SCRIPTS
 

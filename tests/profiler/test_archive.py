@@ -10,10 +10,9 @@ import pytest
 
 from instrument.codec.trace import CHUNK_BYTES
 from instrument.errors import CorruptFrame, RecordingError
-from instrument.profiler.archive import archive_files
+from instrument.profiler.archive import archive_files, read_back
 from instrument.runs import traces
-from instrument.write.pool import open_sink
-from instrument.write.readback import payloads
+from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 
 
@@ -97,12 +96,12 @@ def test_reading_back_trusts_nothing(tmp_path: Path, sink: Sink) -> None:
     """A broken or unfinished frame is an error with its place."""
     archive_files(make(tmp_path / "raw", {"a": b"x" * 100}), 0, 0, "cpu", sink)
     whole = Path(sink.path).read_bytes()
-    assert len(list(payloads(sink.path))) == 2
-    assert list(payloads(sink.path, len(whole))) == []
+    assert len(list(read_back(sink.path))) == 2
+    assert list(read_back(sink.path, len(whole))) == []
     copy = tmp_path / "copy"
     copy.write_bytes(whole[:-1])
     with pytest.raises(CorruptFrame, match="the file ends inside a frame"):
-        list(payloads(str(copy)))
+        list(read_back(str(copy)))
     copy.write_bytes(whole[:-20] + b"?" + whole[-19:])
     with pytest.raises(CorruptFrame):
-        list(payloads(str(copy)))
+        list(read_back(str(copy)))

@@ -18,7 +18,7 @@ from instrument.profiler import recorder
 from instrument.profiler.archive import archive_files
 from instrument.profiler.backends import cpu
 from instrument.profiler.options import Options
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 from tests.profiler.fake import FakeBackend
 

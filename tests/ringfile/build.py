@@ -10,7 +10,7 @@ from pathlib import Path
 from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame
 from instrument.events import Event, Item
-from instrument.ringfile import commit, control, create, header, record
+from instrument.ringfile import commit, control, header, record
 from instrument.ringfile.control import Control, State
 
 RING_BYTES = 1 << 16
@@ -44,7 +44,7 @@ class Recorder:
         made = header.of_this_process(dialect, rings, ring_bytes, max_file_bytes, export_directory)
         self.header = made._replace(**changed)  # type: ignore[arg-type]
         self.paths = tuple(str(directory / FILES[role]) for role in self.layout.roles)
-        self.path, self.fd = create.create(str(directory), self.header)
+        self.path, self.fd = header.create(str(directory), self.header)
         self._mapped = mmap.mmap(self.fd, self.header.file_bytes)
         self.memory = memoryview(self._mapped)
         self.control = Control(self.memory[header.CONTROL_AT :][: 8 * control.CONTROL_WORDS].cast("Q"))

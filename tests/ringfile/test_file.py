@@ -18,7 +18,7 @@ import pytest
 from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.eventfile.crc import crc32c
-from instrument.ringfile import control, create, header, locks
+from instrument.ringfile import control, header, locks
 from instrument.ringfile.control import Control, State
 
 RING_BYTES = 1 << 16
@@ -159,7 +159,7 @@ def test_names_of_ring_files() -> None:
     assert name.startswith(".instrument-ring-")
     assert name.endswith(f"-{os.getpid()}-3")
     assert header.is_ring_file(name)
-    assert not header.is_ring_file(name + create.PART_SUFFIX)
+    assert not header.is_ring_file(name + header.PART_SUFFIX)
     assert not header.is_ring_file("events.out.events.summary.1.0.host_MS")
 
 
@@ -337,7 +337,7 @@ def test_the_start_of_a_process() -> None:
 def test_a_new_file(tmp_path: Path) -> None:
     """A ring file is whole when it has its name: allocated, with its header, held; nothing else is left there."""
     made = some_header()
-    path, fd = create.create(str(tmp_path), made)
+    path, fd = header.create(str(tmp_path), made)
     assert os.listdir(tmp_path) == [os.path.basename(path)]
     assert header.is_ring_file(os.path.basename(path))
     status = os.stat(path)
@@ -356,10 +356,10 @@ def test_a_new_file(tmp_path: Path) -> None:
 
 def test_files_of_one_process(tmp_path: Path) -> None:
     """Several recorders of one process have a file each; none replaces another."""
-    made = [create.create(str(tmp_path), some_header()) for _ in range(3)]
+    made = [header.create(str(tmp_path), some_header()) for _ in range(3)]
     assert sorted(os.listdir(tmp_path)) == [header.file_name(number) for number in range(3)]
     os.remove(made[1][0])
-    again, fd = create.create(str(tmp_path), some_header())
+    again, fd = header.create(str(tmp_path), some_header())
     assert again == made[1][0]
     for each in (*(descriptor for _, descriptor in made), fd):
         os.close(each)
@@ -369,7 +369,7 @@ def test_a_full_disk(small_disk_of: Callable[[str], Path]) -> None:
     """Where the data do not fit nothing is left behind."""
     folder = small_disk_of("64k")
     with pytest.raises(OSError, match="No space") as raised:
-        create.create(str(folder), some_header())
+        header.create(str(folder), some_header())
     assert raised.value.errno == errno.ENOSPC
     assert os.listdir(folder) == []
 
@@ -378,10 +378,10 @@ def test_standard_streams_that_are_closed(tmp_path: Path) -> None:
     """In a program without standard streams the file does not become one of them."""
     code = f"""
 import os
-from instrument.ringfile import create, header
+from instrument.ringfile import header
 os.closerange(0, 3)
 made = header.of_this_process("mindspore", 1, {RING_BYTES}, None)
-path, fd = create.create({str(tmp_path)!r}, made)
+path, fd = header.create({str(tmp_path)!r}, made)
 os._exit(fd)
 """
     result = subprocess.run([sys.executable, "-c", code], check=False)

@@ -14,7 +14,7 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.eventfile.reader import EventFileReader
 from instrument.events import Event, Item
-from instrument.ringfile import control, create, header, locks, recover, snapshot
+from instrument.ringfile import control, header, locks, recover, snapshot
 from instrument.ringfile.replay import replay
 from instrument.ringfile.unpack import unpack
 from tests.ringfile.build import FILES, Recorder, contents, expected, lineage, scalar
@@ -258,7 +258,7 @@ def test_a_ring_that_was_never_used(tmp_path: Path) -> None:
     second = Recorder(tmp_path)
     second.control.words[control.VERSION] = 0
     second.kill()
-    partial = tmp_path / (header.file_name(9) + create.PART_SUFFIX)
+    partial = tmp_path / (header.file_name(9) + header.PART_SUFFIX)
     partial.write_bytes(b"")
     before = (tmp_path / FILES["summary"]).read_bytes()
     results = recover.recover_all(str(tmp_path))

@@ -13,7 +13,7 @@ import numpy as np
 from instrument.codec import lineage
 from instrument.show.cli import main
 from instrument.values import Event, Item
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 from tests.analyse.files import cpu_window, directory_of, event_file
 from tests.runs.build import write

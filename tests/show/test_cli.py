@@ -497,7 +497,7 @@ def test_names_print_on_a_terminal_without_unicode(tmp_path: Path) -> None:
 def test_times_are_utc_in_files_and_local_with_zone_in_tables(tmp_path: Path) -> None:
     """Written in Shanghai, listed in New York: seconds since the epoch in the file, the reader's zone beside it."""
     code = (
-        "import sys, time; from instrument.values import Event, Item; from instrument.write.pool import open_sink;"
+        "import sys, time; from instrument.values import Event, Item; from instrument.write.factory import open_sink;"
         "from instrument.write.sink import Target; sink = open_sink(Target(sys.argv[1]), 0);"
         "sink.write(Event.of(1, time.time(), (Item('scalar', 'loss', 1.0),))); sink.close()"
     )

@@ -34,7 +34,7 @@ LIMIT_S = 60.0
 RECORDER = """
 import sys, time
 from instrument.values import Event, Item
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 sink, step = open_sink(Target(sys.argv[1]), int(sys.argv[2])), 0
 for line in sys.stdin:

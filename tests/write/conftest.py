@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 from tests.write.build import workers
 

@@ -20,8 +20,8 @@ from instrument.ringfile import commit
 from instrument.ringfile.commit import LINEAGE, SUMMARY, Committer, Job, Notice
 from instrument.ringfile.control import State
 from instrument.values import Event, Gap, Item
-from instrument.write.exports import export_tensors
 from instrument.write.limits import item_bound_bytes, upper_bound_bytes
+from instrument.write.npy_export import export_tensors
 from tests.write.build import both, custom, frame_count, gaps, numbers, scalar, tensor
 
 needs_pwritev = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="this system has no pwritev to stand in for")

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from instrument.write.memory import map_twice, populate, round_up
+from instrument.write.pool_memory import map_twice, populate, round_up
 
 PAGE = mmap.PAGESIZE
 KERNEL = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))

@@ -14,7 +14,7 @@ from instrument.ringfile import commit
 from instrument.ringfile.control import State
 from instrument.values import Event, Gap, Item
 from instrument.write.pool import PoolSink
-from instrument.write.shared import PoolMemory
+from instrument.write.pool_memory import PoolMemory
 from tests.write.build import custom, full_disk, gaps, scalar, steps, tensor, wait_until
 from tests.write.conftest import OpenSink
 from tests.write.pools import SMALL_RING, messages, ring, stopped

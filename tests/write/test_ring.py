@@ -16,7 +16,7 @@ import pytest
 
 from instrument.errors import CorruptMessage
 from instrument.ringfile import record
-from instrument.write.memory import map_twice
+from instrument.write.pool_memory import map_twice
 from instrument.write.ring import Ring
 from tests.write.build import ROOT
 
@@ -411,7 +411,7 @@ import mmap, os, sys
 sys.path.insert(0, sys.argv[4])
 from instrument.errors import CorruptMessage
 from instrument.ringfile import record
-from instrument.write.memory import map_twice
+from instrument.write.pool_memory import map_twice
 from instrument.write.ring import Ring
 from tests.write.test_ring import checksum
 fd, size, count = map(int, sys.argv[1:4])

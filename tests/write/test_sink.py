@@ -20,7 +20,7 @@ import pytest
 from instrument.codec import event as event_codec
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import Event, Gap, Item
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Stats, Target
 from tests.write.build import (
     ROOT,
@@ -524,7 +524,7 @@ WRITE_1000 = """
 import sys
 sys.path.insert(0, sys.argv[3])
 from instrument.values import Event, Item
-from instrument.write.pool import open_sink
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 sink = open_sink(Target(sys.argv[1]), int(sys.argv[2]))
 for step in range(1000):

@@ -19,8 +19,8 @@ import pytest
 from instrument import processes
 from instrument.values import Event, Item
 from instrument.write import producer, supervisor
+from instrument.write.factory import open_sink
 from instrument.write.file_sink import FileSink
-from instrument.write.pool import open_sink
 from instrument.write.sink import Target
 from tests.write.build import gaps, numbers, scalar, steps, tensor, wait_until, workers
 from tests.write.conftest import OpenSink

@@ -17,7 +17,7 @@ from instrument.ringfile import commit, header, record
 from instrument.ringfile.commit import Job
 from instrument.ringfile.control import State
 from instrument.values import Event
-from instrument.write.shared import Config, PoolMemory, create_memory
+from instrument.write.pool_memory import Config, PoolMemory, create_memory
 from tests.write.build import ROOT, scalar, steps, wait_until
 from tests.write.conftest import OpenSink
 from tests.write.pools import process, ring, stopped

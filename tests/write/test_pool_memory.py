@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from instrument.ringfile import create, header
+from instrument.ringfile import header
 from instrument.ringfile.control import State
-from instrument.write.shared import PoolMemory
+from instrument.write.pool_memory import PoolMemory
 from tests.write.build import ROOT
 
 PAGE = mmap.PAGESIZE
@@ -22,7 +22,7 @@ PAGE = mmap.PAGESIZE
 def pool_fd() -> Iterator[int]:
     """Memory for a pool of two workers."""
     with tempfile.TemporaryFile() as file:
-        create.initialise(file.fileno(), header.of_this_process("mindspore", 2, PAGE, None))
+        header.initialise(file.fileno(), header.of_this_process("mindspore", 2, PAGE, None))
         yield file.fileno()
 
 
@@ -30,7 +30,7 @@ WRITE_STATES = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
 from instrument.ringfile.control import State
-from instrument.write.shared import PoolMemory
+from instrument.write.pool_memory import PoolMemory
 pool = PoolMemory(int(sys.argv[1]))
 deadline = time.monotonic() + 1
 number = 0

@@ -11,8 +11,8 @@ import pytest
 from instrument.eventfile import names
 from instrument.eventfile.writer import EventFileWriter
 from instrument.values import ENDED, FINISHED, End, Event, Item
-from instrument.write import starts
-from instrument.write.pool import open_sink
+from instrument.write import resume
+from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 
 DIALECTS = pytest.mark.parametrize("dialect", ["mindspore", "tensorboard", "both"])
@@ -27,7 +27,7 @@ def record(directory: Path, steps: int = 3, end: End | None = None, **options: o
         sink.write(Event(step, 1.0 + step, [item], {"x": float(step)}))
     sink.close()
     if end is not None:
-        assert starts.append_end(sink.path, end, steps, None) > 0
+        assert resume.append_end(sink.path, end, steps, None) > 0
     return sink.path
 
 
@@ -38,7 +38,7 @@ def test_starts_are_counted(tmp_path: Path, dialect: str) -> None:
     one, two = record(tmp_path, end=End(FINISHED), **options), record(tmp_path, **options)
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     three = record(tmp_path, **options)
-    found = [starts.extent_of(path).start for path in (one, two, three)]
+    found = [resume.extent_of(path).start for path in (one, two, three)]
     assert [start.number for start in found if start is not None] == [1, 2, 3]
     assert len({start.id for start in found if start is not None}) == 3
     assert found[0] is not None
@@ -57,7 +57,7 @@ def test_files_of_others_are_listed(tmp_path: Path) -> None:
     """Of MindSpore's recorder, and of release 0.1.0: they never have an end."""
     open_sink(Target(str(tmp_path)), 0).close()
     (older,) = tmp_path.iterdir()
-    (start,) = [starts.extent_of(record(tmp_path)).start]
+    (start,) = [resume.extent_of(record(tmp_path)).start]
     assert start is not None
     assert (start.number, start.unfinished) == (1, {older.name: older.stat().st_size})
 
@@ -73,7 +73,7 @@ def test_what_is_of_no_concern_is_not_listed(tmp_path: Path) -> None:
         path.name.replace("summary", "profile"), f"events.out.tfevents.{2**33}.host.1.0", "notes.txt",
     ):  # fmt: skip
         (other / name).write_bytes(data)
-    begun = starts.begin(str(other), names.SUMMARY, 0)
+    begun = resume.begin(str(other), names.SUMMARY, 0)
     assert (begun.start.number, begun.start.unfinished) == (1, {})
     assert begun.seconds <= time.time() + 1
 
@@ -88,14 +88,14 @@ def test_the_names_ascend_when_the_clock_is_set_back(tmp_path: Path, monkeypatch
         seconds.append(name.seconds)
     assert seconds == [2_000_000_000, 2_000_000_001, 2_000_000_002, 2_100_000_000]
     (tmp_path / names.join("events", 10**13, 0, "_MS")).write_bytes(b"")
-    assert starts.begin(str(tmp_path), names.SUMMARY, 0).seconds == 2_100_000_001
+    assert resume.begin(str(tmp_path), names.SUMMARY, 0).seconds == 2_100_000_001
 
 
 def test_the_newest_of_very_many_files_are_listed(tmp_path: Path) -> None:
     """256 of those without an end, so that a start stays small."""
     for second in range(300):
         (tmp_path / names.join("events", 1000 + second, 0, "_MS")).write_bytes(b"x" * second)
-    unfinished = starts.begin(str(tmp_path), names.SUMMARY, 0).start.unfinished
+    unfinished = resume.begin(str(tmp_path), names.SUMMARY, 0).start.unfinished
     assert sorted(unfinished.values()) == list(range(44, 300))
 
 
@@ -104,26 +104,26 @@ def test_a_file_that_holds_nothing_tells_nothing(tmp_path: Path, data: bytes) ->
     """Empty, zeros, or no frames at all."""
     path = tmp_path / names.join("events", 1000, 0, "_MS")
     path.write_bytes(data)
-    extent = starts.extent_of(str(path))
+    extent = resume.extent_of(str(path))
     assert (extent.start, extent.end, extent.content_bytes) == (None, None, len(data))
-    assert starts.begin(str(tmp_path), names.SUMMARY, 0).start.unfinished == {path.name: len(data)}
+    assert resume.begin(str(tmp_path), names.SUMMARY, 0).start.unfinished == {path.name: len(data)}
 
 
 def test_a_directory_that_cannot_be_listed_is_a_first_start(tmp_path: Path) -> None:
     """Nobody can read a run there either."""
-    assert starts.begin(str(tmp_path / "none"), names.SUMMARY, 0).start.number == 1
+    assert resume.begin(str(tmp_path / "none"), names.SUMMARY, 0).start.number == 1
 
 
 def test_the_end_stands_behind_the_last_event(tmp_path: Path) -> None:
     """Its bytes are told, and what lies between start and end is measured."""
-    empty = starts.extent_of(record(tmp_path / "empty", steps=0, end=End(ENDED)))
+    empty = resume.extent_of(record(tmp_path / "empty", steps=0, end=End(ENDED)))
     assert (empty.content_bytes, empty.end) == (0, End(ENDED))
     path = record(tmp_path)
     before = os.path.getsize(path)
-    content = starts.extent_of(path).content_bytes
-    size = starts.append_end(path, End(FINISHED), 2, None)
+    content = resume.extent_of(path).content_bytes
+    size = resume.append_end(path, End(FINISHED), 2, None)
     assert os.path.getsize(path) == before + size
-    extent = starts.extent_of(path)
+    extent = resume.extent_of(path)
     assert (extent.end, extent.content_bytes) == (End(FINISHED), content)
 
 
@@ -131,11 +131,11 @@ def test_an_end_that_has_no_place_is_left_out(tmp_path: Path) -> None:
     """The file is at its limit, gone, or still held by a writer: nothing is written, and no file is made."""
     path = record(tmp_path)
     size = os.path.getsize(path)
-    assert starts.append_end(path, End(FINISHED), 2, size + 10) == 0
+    assert resume.append_end(path, End(FINISHED), 2, size + 10) == 0
     writer = EventFileWriter(path)
-    assert starts.append_end(path, End(FINISHED), 2, None) == 0
+    assert resume.append_end(path, End(FINISHED), 2, None) == 0
     writer.close()
     assert os.path.getsize(path) == size
     os.remove(path)
-    assert starts.append_end(path, End(FINISHED), 2, None) == 0
+    assert resume.append_end(path, End(FINISHED), 2, None) == 0
     assert not os.path.exists(path)

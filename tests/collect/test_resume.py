@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from instrument import SummaryCollector, SummaryRecord, read
-from instrument.write import earlier
+from instrument.write import resume
 from tests.collect.build import BOTH, Said, points
 from tests.collect.fake import Loop
 
@@ -160,7 +160,7 @@ def test_without_the_right_to_list_a_directory_recording_goes_on(
         raise PermissionError(13, "Permission denied", path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(earlier.os, "scandir", refuse)
+        patch.setattr(resume.os, "scandir", refuse)
         start(tmp_path, 1)
     assert said(HOLDS) == []
     assert read(tmp_path).scalars("loss").step.tolist() == [1]
@@ -178,7 +178,7 @@ def test_the_last_of_many_files_is_asked_for_first(tmp_path: Path, said: Said, m
     os.utime(path, (1e9, 1e9))
     (tmp_path / path.name.replace(".summary.", ".summary.1000")).symlink_to("nowhere")
     asked: list[str] = []
-    monkeypatch.setattr(earlier, "is_being_written", lambda older: bool(asked.append(older)))
+    monkeypatch.setattr(resume, "is_being_written", lambda older: bool(asked.append(older)))
     start(tmp_path, 2)
     assert asked == [str(path)]
     (message,) = said(HOLDS)

@@ -7,23 +7,27 @@ dead.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
+import mmap
 import os
 import time
 from typing import NamedTuple
 
 from instrument.descriptors import above_streams
-from instrument.ringfile import control, create, header, locks
+from instrument.ringfile import control, header, locks
 from instrument.ringfile.control import CONTROL_WORDS, HEAD, TAIL, WORKER_PID, WORKER_START, Control, word_of
 from instrument.ringfile.header import CONTROL_AT
-from instrument.write import memory
 from instrument.write.ring import Ring
 
 log = logging.getLogger("instrument")
 
 #: A worker's own words, beside those that the format names.
 _AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED = 3, 4, 5, 6, 7
+#: Of `mmap` and `madvise`.
+_MAP_FIXED = 0x10
+_MADV_POPULATE_WRITE = 23
 
 
 class Config(NamedTuple):
@@ -80,9 +84,9 @@ class PoolMemory(Control):
         self._count = self.header.ring_count
         # Not by `mmap.mmap`: it keeps a copy of the descriptor, and with it the lock.
         at, size_bytes = self.header.data_at, self.header.ring_bytes
-        self._front = memory.map_once(fd, 0, at)  # pages may be larger than what stands before the words
+        self._front = map_once(fd, 0, at)  # pages may be larger than what stands before the words
         super().__init__(self._front[CONTROL_AT:][: 8 * CONTROL_WORDS].cast("Q"))
-        self._datas = [memory.map_twice(fd, at + index * size_bytes, size_bytes) for index in range(self._count)]
+        self._datas = [map_twice(fd, at + index * size_bytes, size_bytes) for index in range(self._count)]
         self.rings = [
             Ring(data, self.words, word_of(index, HEAD), word_of(index, TAIL)) for index, data in enumerate(self._datas)
         ]
@@ -90,12 +94,12 @@ class PoolMemory(Control):
     def detach(self) -> None:
         """Let the file go, at the end or in a forked child; nothing of it is used any more."""
         for data in (self._front, *self._datas):
-            memory.detach(data)
+            detach(data)
 
     def populate(self) -> None:
         """Have all pages of the rings provided now."""
         for data in self._datas:
-            memory.populate(data)
+            populate(data)
 
     @property
     def names(self) -> list[str]:
@@ -196,7 +200,7 @@ def create_memory(directory: str, first: header.Header) -> tuple[str, int, PoolM
         OSError: there is no memory, or no descriptor.
     """
     try:
-        path, fd = create.create(directory, first)
+        path, fd = header.create(directory, first)
         try:
             return path, fd, PoolMemory(fd)
         except BaseException:
@@ -214,7 +218,7 @@ def create_memory(directory: str, first: header.Header) -> tuple[str, int, PoolM
     fd = above_streams(os.memfd_create("instrument", os.MFD_CLOEXEC))
     try:
         locks.hold(fd)
-        create.initialise(fd, first, allocates=False)
+        header.initialise(fd, first, allocates=False)
         return "", fd, PoolMemory(fd)
     except BaseException:
         os.close(fd)
@@ -231,3 +235,77 @@ def remove(path: str, fd: int) -> None:
                 return
         except OSError:
             continue  # somebody else has done it, or the directory cannot be written any more
+
+
+# ---------------------------------------------------------------------- mapping
+
+
+def round_up(size_bytes: int) -> int:
+    """To a whole number of pages."""
+    return size_bytes + -size_bytes % mmap.PAGESIZE
+
+
+def map_twice(fd: int, offset: int, size_bytes: int) -> memoryview:
+    """`size_bytes` of a file from `offset`, and the same once more behind them; both are whole numbers of pages.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+    place = _reserve(2 * size_bytes)
+    address = _address(place)
+    for half in (address, address + size_bytes):
+        _map_over(half, size_bytes, fd, offset)
+    return memoryview(place)
+
+
+def map_once(fd: int, offset: int, size_bytes: int) -> memoryview:
+    """Map `size_bytes` of a file from `offset`, a whole number of pages; return as many pages as that needs.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+    place = _reserve(round_up(size_bytes))
+    _map_over(_address(place), round_up(size_bytes), fd, offset)
+    return memoryview(place)
+
+
+def _reserve(size_bytes: int) -> mmap.mmap:
+    """Return a mapping that only reserves addresses, and gives them back when nobody uses them any more."""
+    return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _map_over(address: int, size_bytes: int, fd: int, offset: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
+    )  # fmt: skip
+    protection = mmap.PROT_READ | mmap.PROT_WRITE
+    if libc.mmap(address, size_bytes, protection, mmap.MAP_SHARED | _MAP_FIXED, fd, offset) != address:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def detach(memory: memoryview) -> None:
+    """Put zeros in the place of a mapped file: a mapping holds the file open, and with it the lock."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
+    )  # fmt: skip
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+    libc.mmap(_address(memory), memory.nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+
+
+def populate(memory: memoryview) -> None:
+    """Have the pages of a mapping provided at once: their first touch one by one costs many copies.
+
+    Other threads run meanwhile. Kernels before 5.14 refuse, and pages are mapped as they are touched.
+    """
+    if memory.nbytes:
+        libc = ctypes.CDLL(None)
+        libc.madvise(ctypes.c_void_p(_address(memory)), ctypes.c_size_t(memory.nbytes), _MADV_POPULATE_WRITE)
+
+
+def _address(memory: mmap.mmap | memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
