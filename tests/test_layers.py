@@ -84,6 +84,8 @@ ALLOWED: dict[str, set[str]] = {
         "collect",
         "write",
         "codec",
+        "descriptors",
+        "processes",
         "values",
         "errors",
         "framework",
