@@ -86,6 +86,8 @@ ALLOWED: dict[str, set[str]] = {
         "collect",
         "write",
         "codec",
+        "descriptors",
+        "processes",
         "values",
         "errors",
         "framework",

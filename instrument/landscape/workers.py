@@ -1,12 +1,18 @@
-"""Processes of our own that evaluate points, as an executor.
+"""Worker processes that evaluate points, as a `concurrent.futures.Executor`: this process's end and the worker's.
 
-A worker is a plain child process with this process's `sys.path`: not a fork, which hangs once MindSpore has run, and
-not multiprocessing's spawn, which runs the user's main module again. It reads tasks from its standard input, and ends
-when that does, whatever becomes of this process. One that dies is replaced, and its task is done again.
+A worker is a plain process with this process's `sys.path`, environment and working directory, since it runs the user's
+code: not a fork, which hangs once MindSpore has run, and not multiprocessing's spawn, which runs the user's main module
+again. It is started as the processes that write are (`processes.py`), but not isolated. It has to say that it is a
+worker within `_READY_SECONDS`; a program that does not is no interpreter, or its packages are gone, and the next
+interpreter is tried. When there is none left, the future raises `WorkersUnavailable`.
+
+Tasks and answers travel over a socket. A worker ends when the socket does, whatever becomes of this process. One that
+dies is replaced, and its task is done again.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import linecache
 import logging
@@ -14,8 +20,9 @@ import os
 import pickle
 import queue
 import select
+import signal
+import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -23,26 +30,46 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from typing import Any
 
+from instrument import processes
+from instrument.descriptors import above_streams, socket_pair
+from instrument.processes import Process
+
 log = logging.getLogger("instrument")
 
 #: Target, as MindSpore names it, and number.
 Device = tuple[str, int]
 
-LENGTH = struct.Struct("<Q")
+_Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+_LENGTH = struct.Struct("<Q")
 #: A task is given up when so many workers died over it.
 _MOST_TRIES = 3
-#: A worker that says nothing for so long hangs.
+#: A worker that is silent for so long hangs.
 TASK_LIMIT_SECONDS = 1800.0
+#: A worker is ready before it imports MindSpore: mostly within 0.1 s.
+_READY_SECONDS = 30.0
+_READY = b"ready"
 _EXIT_SECONDS = 5.0
-#: Its names are none that a user's script would have: those of the script are put beside them.
-_START = (
-    "import sys as _sys, json as _json; _sys.path[:] = _json.loads(_sys.argv[1]); "
-    "from instrument.landscape.worker import main as _main; _main(int(_sys.argv[2]), _json.loads(_sys.argv[3]))"
-)
+#: What a worker needs of the standard library is imported before the user's path is set, as this process did it:
+#: modules of a script may have the same names. `processes.start` starts it in `/`, where nothing is found.
+_BOOTSTRAP = """
+import sys
+version, folder, argument, *paths = sys.argv[1:]
+if sys.implementation.cache_tag != version:
+    sys.exit(3)
+import errno, json, linecache, logging, os, pickle, queue, select, signal, socket, struct, subprocess, threading
+os.chdir(folder)
+sys.path[:] = paths
+from instrument.landscape.workers import main
+main(argument)
+"""
 
 
 class WorkerLost(BrokenExecutor):
     """Workers died over a task, one after the other."""
+
+
+class WorkersUnavailable(BrokenExecutor):
+    """There is no interpreter that becomes a worker."""
 
 
 class _Died(Exception):
@@ -59,13 +86,15 @@ class Processes(Executor):
     def __init__(self, devices: Sequence[Device | None], task_limit_seconds: float = TASK_LIMIT_SECONDS) -> None:
         self._limit = task_limit_seconds
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._closed = False
+        self._closed = self._is_cancelled = False
+        self._interpreters = processes.interpreters()
+        self._failure = f"there is no Python interpreter to start; sys.executable is {sys.executable!r}"
         self._threads = [
             threading.Thread(target=self._serve, args=(device,), name="instrument-landscape", daemon=True)
             for device in devices
         ]
         self._max_workers = len(self._threads)
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self.workers: dict[int, Process] = {}
         for thread in self._threads:
             thread.start()
 
@@ -80,6 +109,7 @@ class Processes(Executor):
         """End the workers; the running tasks are finished first unless futures are cancelled."""
         self._closed = True
         if cancel_futures:
+            self._is_cancelled = True
             while not self._tasks.empty():
                 task = self._tasks.get()
                 if task is not None:
@@ -109,8 +139,10 @@ class Processes(Executor):
         """Have a task done by the worker, or by a new one; the worker for the next task."""
         try:
             if worker is None:
-                worker = _Worker(device)
+                worker = self._started(device)
                 self.workers[worker.process.pid] = worker.process
+                if self._is_cancelled:
+                    worker.process.kill()
             outcome, value = worker.ask((task.function, task.args, task.kwargs), self._limit)
         except _Died as death:
             assert worker is not None
@@ -127,7 +159,18 @@ class Processes(Executor):
             task.future.set_exception(value)
         return worker
 
-    def _again(self, task: _Task, process: subprocess.Popen[bytes], reason: str) -> None:
+    def _started(self, device: Device | None) -> _Worker:
+        """Start a worker with the first interpreter that becomes one; those that do not are not tried again."""
+        for interpreter in list(self._interpreters):
+            try:
+                return _start(interpreter, device)
+            except OSError as error:
+                self._failure = str(error.strerror or error)
+                if interpreter in self._interpreters:
+                    self._interpreters.remove(interpreter)
+        raise WorkersUnavailable(self._failure)
+
+    def _again(self, task: _Task, process: Process, reason: str) -> None:
         task.tries += 1
         if self._closed or task.tries >= _MOST_TRIES:
             task.future.set_exception(WorkerLost(f"{task.tries} workers died over a task; the last one {reason}"))
@@ -144,80 +187,165 @@ class _Task:
 
 
 class _Worker:
-    """A process, and the pipe on which it answers."""
+    """A process that is ready for tasks, and this end of its socket."""
 
-    def __init__(self, device: Device | None) -> None:
-        self._answers, theirs = os.pipe()
-        command = [sys.executable, "-c", _START, json.dumps(sys.path), str(theirs), json.dumps(device)]
-        try:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, pass_fds=[theirs], start_new_session=True
-            )  # a session of its own: an interrupt from the keyboard is this process's to handle
-        except BaseException:
-            os.close(self._answers)
-            raise
-        finally:
-            os.close(theirs)
+    def __init__(self, process: Process, end: socket.socket) -> None:
+        self.process = process
+        self._socket = end
         self._buffer = b""
-        self._is_told = False
+        self._has_sources = False
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
+        if process.fileno() >= 0:  # a child that the worker forked may hold a copy of the socket
+            self._poll.register(process.fileno(), select.POLLIN)
 
-    def ask(self, task: tuple[Any, ...], limit_seconds: float) -> tuple[str, Any]:
-        """Do a task: `("value", result)` or `("error", exception)`. Raises `_Died` where no answer comes."""
-        stdin = self.process.stdin
-        assert stdin is not None
-        request = (task, None if self._is_told else sources_of_cells())
-        data = pickle.dumps(request)
-        try:
-            stdin.write(LENGTH.pack(len(data)) + data)
-            stdin.flush()
-        except OSError:
-            raise _Died(self._how()) from None
-        self._is_told = True
+    def wait_until_ready(self) -> None:
+        """Raise `_Died` if the process is not a worker within `_READY_SECONDS`."""
+        if self._take(len(_READY), time.monotonic() + _READY_SECONDS) != _READY:
+            raise _Died("is another program")
+
+    def ask(self, task: _Work, limit_seconds: float) -> tuple[str, Any]:
+        """Do a task: `("value", result)` or `("error", exception)`. Raises `_Died` if no answer comes."""
+        data = pickle.dumps((task, None if self._has_sources else _sources_of_cells()))
         deadline = time.monotonic() + limit_seconds
-        answer: tuple[str, Any] = pickle.loads(
-            self._take(LENGTH.unpack(self._take(LENGTH.size, deadline))[0], deadline)
-        )
+        try:
+            self._socket.settimeout(limit_seconds)
+            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+        except OSError:
+            raise _Died("ended unexpectedly") from None
+        self._has_sources = True
+        length = _LENGTH.unpack(self._take(_LENGTH.size, deadline))[0]
+        answer: tuple[str, Any] = pickle.loads(self._take(length, deadline))
         return answer
 
     def _take(self, count: int, deadline: float) -> bytes:
         while len(self._buffer) < count:
-            ready, _, _ = select.select([self._answers], [], [], max(deadline - time.monotonic(), 0))
+            ready = [fd for fd, _ in self._poll.poll(max(deadline - time.monotonic(), 0) * 1000)]
             if not ready:
-                self.process.kill()
                 raise _Died("did not answer in time")
-            piece = os.read(self._answers, 1 << 16)
+            try:
+                piece = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
+            except OSError:  # nothing came, and the process has ended; or it reset the socket
+                piece = b""
             if not piece:
-                raise _Died(self._how())
+                raise _Died("ended unexpectedly")
             self._buffer += piece
         taken, self._buffer = self._buffer[:count], self._buffer[count:]
         return taken
 
-    def _how(self) -> str:
-        """How the process ended, in words."""
-        try:
-            code = self.process.wait(_EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return "closed its pipe"
-        return f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
-
     def end(self) -> None:
-        """Have it end, and wait until it is gone."""
-        stdin = self.process.stdin
-        try:
-            if stdin is not None:
-                stdin.close()
-        except OSError:
-            pass  # it is gone already
-        try:
-            self.process.wait(_EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
+        """Have it end, and wait until it has."""
+        self._socket.close()
+        if not self.process.wait(_EXIT_SECONDS):
             self.process.kill()
-            self.process.wait()
-        os.close(self._answers)
+            self.process.wait(_EXIT_SECONDS)
+        self.process.close()
 
 
-def sources_of_cells() -> dict[str, list[str]]:
-    """The text of code that is in no file, as a notebook's is not: MindSpore compiles a network from its text."""
+def _start(interpreter: str, device: Device | None) -> _Worker:
+    """Start an interpreter as a worker.
+
+    Raises:
+        OSError: there is no process to be had, or this one does not become a worker.
+    """
+    ours, theirs = socket_pair()
+    try:
+        output = above_streams(os.dup(1))
+    except OSError:  # this process has no standard output
+        output = -1
+    descriptors = [fd for fd in (theirs.fileno(), output) if fd >= 0]
+    command = [
+        interpreter, "-c", _BOOTSTRAP, sys.implementation.cache_tag or "", os.getcwd(),
+        json.dumps([theirs.fileno(), output, device]), *(path for path in sys.path if isinstance(path, str)),
+    ]  # fmt: skip
+    environ = {**os.environ, processes.MARK: str(os.getpid())}
+    try:
+        worker = _Worker(processes.start(command, descriptors, interpreter, environ), ours)
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        if output >= 0:
+            os.close(output)
+    try:
+        worker.wait_until_ready()
+    except _Died as death:
+        worker.process.kill()
+        worker.end()
+        raise OSError(errno.ECHILD, f"{interpreter} does not become a worker: it {death}") from None
+    except BaseException:
+        worker.process.kill()
+        worker.end()
+        raise
+    return worker
+
+
+def _sources_of_cells() -> dict[str, list[str]]:
+    """Return the source of code that is in no file, such as a notebook's: MindSpore compiles a network's source."""
     cache: dict[str, Any] = linecache.cache  # type: ignore[assignment,unused-ignore]
     return {name: entry[2] for name, entry in cache.items() if len(entry) == 4 and not os.path.exists(name)}
+
+
+# ---------------------------------------------------------------- in the worker
+
+
+def main(argument: str) -> None:
+    """Do tasks until the socket ends."""
+    fd, output, device = json.loads(argument)
+    os.set_inheritable(fd, False)
+    end = socket.socket(fileno=fd)
+    end.sendall(_READY)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt from the keyboard is for the process that waits
+    os.environ.pop(processes.MARK, None)  # it is a worker, and may record
+    if output >= 0:
+        os.dup2(output, 1)
+        os.close(output)
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(end, tasks), daemon=True).start()
+    if device is not None:
+        _pin(*device)
+    while True:
+        task, sources = pickle.loads(tasks.get())
+        for name, lines in (sources or {}).items():
+            linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+        data = _answer(task)
+        end.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def _listen(end: socket.socket, tasks: queue.SimpleQueue[bytes]) -> None:
+    """Queue what comes; when the other process is gone, end this one in the middle of whatever it does."""
+    try:
+        with end.makefile("rb") as stream:
+            while head := stream.read(_LENGTH.size):
+                tasks.put(stream.read(_LENGTH.unpack(head)[0]))
+    finally:
+        os._exit(0)
+
+
+def _pin(target: str, number: int) -> None:
+    """Use this device, before anything else is done with MindSpore. A CPU has no numbers."""
+    import mindspore
+
+    if mindspore.get_context("device_target") != target:
+        mindspore.set_context(device_target=target)
+    if target != "CPU":
+        mindspore.set_context(device_id=number)
+
+
+def _answer(task: _Work) -> bytes:
+    function, args, kwargs = task
+    try:
+        return pickle.dumps(("value", function(*args, **kwargs)))
+    except Exception as error:  # noqa: BLE001  it is raised where the result is waited for
+        return _pickled_error(error)
+
+
+def _pickled_error(error: Exception) -> bytes:
+    try:
+        data = pickle.dumps(("error", error))
+        pickle.loads(data)
+    except Exception:  # noqa: BLE001  errors of others need not be picklable
+        return pickle.dumps(("error", RuntimeError(f"{type(error).__name__}: {error}")))
+    return data

@@ -16,9 +16,10 @@ import mindspore as ms
 import psutil
 import pytest
 
-from instrument import SummaryLandscape, read
-from instrument.landscape import landscape, worker, workers
+from instrument import SummaryLandscape, processes, read
+from instrument.landscape import landscape, workers
 from instrument.landscape.parts import EvaluationError
+from instrument.processes import MARK
 from tests.landscape import build
 from tests.landscape.test_landscape import draw, same
 
@@ -30,8 +31,23 @@ def _graph() -> None:
     ms.set_context(mode=ms.GRAPH_MODE)
 
 
+def workers_of(pid: int) -> list[psutil.Process]:
+    """Return the workers of a process; they are no children of it."""
+    mine = []
+    for process in psutil.process_iter():
+        try:
+            is_worker = "instrument.landscape.workers" in " ".join(process.cmdline())
+            if is_worker and process.environ().get(MARK) == str(pid) and process.status() != psutil.STATUS_ZOMBIE:
+                mine.append(process)
+        except psutil.Error:
+            continue  # it has ended meanwhile
+    return mine
+
+
 def children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+    """Return the numbers of all processes that this one has started."""
+    below = psutil.Process().children(recursive=True) + workers_of(os.getpid())
+    return {child.pid for child in below if child.is_running() and child.status() != psutil.STATUS_ZOMBIE}
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -87,13 +103,13 @@ def test_each_process_has_its_device(
     class Asked(Exception):
         pass
 
-    def processes(given: Any) -> Any:
+    def asked_for(given: Any) -> Any:
         asked.extend(given)
         raise Asked
 
     monkeypatch.setattr(landscape.framework, "device_target", lambda: target)
     monkeypatch.setattr(landscape.framework, "device_id", lambda: current)
-    monkeypatch.setattr(landscape, "Processes", processes)
+    monkeypatch.setattr(landscape, "Processes", asked_for)
     monkeypatch.setattr(landscape, "generate", lambda *_: [])
     try:
         SummaryLandscape(collected(tmp_path)).gen_landscapes_with_multi_process(
@@ -119,7 +135,7 @@ def test_a_worker_takes_its_device_first(
     seen: list[Any] = []
     monkeypatch.setattr(ms, "get_context", lambda _: before)
     monkeypatch.setattr(ms, "set_context", lambda **options: seen.append(options))
-    worker._pin(*device)
+    workers._pin(*device)
     assert seen == told
 
 
@@ -153,14 +169,14 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path, caplog: pytest.LogCaptur
         assert first != second
         assert pool.submit(pid_of).result(60) == second
         started = list(pool.workers)
-    assert "was ended by signal 9; its points are computed again" in caplog.text
+    assert "ended unexpectedly; its points are computed again" in caplog.text
     wait_for(lambda: not any(psutil.pid_exists(pid) for pid in started))
 
 
 def test_a_task_that_kills_is_given_up() -> None:
     """After three workers, and the next task is done; an error of a function is the function's."""
     with workers.Processes([None]) as pool:
-        with pytest.raises(workers.WorkerLost, match="3 workers died over a task; the last one ended with status 3"):
+        with pytest.raises(workers.WorkerLost, match="3 workers died over a task; the last one ended unexpectedly"):
             pool.submit(end_always).result(120)
         with pytest.raises(ValueError, match="no such thing"):
             pool.submit(fail).result(60)
@@ -174,20 +190,90 @@ def test_a_worker_that_hangs_is_ended() -> None:
         pool.submit(time.sleep, 1000).result(120)
 
 
-def test_workers_run_beside_each_other() -> None:
+def program(folder: Path, code: str) -> str:
+    """Return the path of a program that is called like an interpreter and is none."""
+    path = folder / "bin" / "python3"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{code}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("exit 0", "ended unexpectedly"), ("exec sleep 60", "did not answer in time"),
+        ("eval printf yes.. '>&$8'", "ended unexpectedly"), (None, "there is no Python interpreter to start"),
+    ],
+)  # fmt: skip
+def test_programs_that_are_no_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: str | None, reason: str
+) -> None:
+    """No worker can be had: this process computes all points, says why once, and leaves nothing behind."""
+    plain = draw(tmp_path / "one")
+    monkeypatch.setattr(workers.processes, "interpreters", lambda: [program(tmp_path, code)] if code else [])
+    monkeypatch.setattr(workers, "_READY_SECONDS", 2.0)
+    before, started = children(), time.monotonic()
+    assert same(plain, draw(tmp_path / "two", workers=2))
+    assert time.monotonic() - started < 40
+    (message,) = [message for message in caplog.messages if "executor fails" in message]
+    assert message.startswith("The executor fails (WorkersUnavailable: ")
+    assert reason in message
+    assert children() <= before
+
+
+def test_a_removed_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that cannot import what it needs is none; this process computes all points."""
+    plain = draw(tmp_path / "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", [str(tmp_path)])
+        found = draw(tmp_path / "two", workers=1)
+    assert same(plain, found)
+    assert "The executor fails (WorkersUnavailable: " in caplog.text
+
+
+def test_the_next_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first is none the second is started."""
+    candidates = [program(tmp_path, "exec sleep 60"), *processes.interpreters()]
+    monkeypatch.setattr(processes, "interpreters", lambda: candidates)
+    start = workers._start
+
+    def impatient(interpreter: str, device: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(workers, "_READY_SECONDS", 1.0 if interpreter == candidates[0] else 30.0)
+            return start(interpreter, device)
+
+    monkeypatch.setattr(workers, "_start", impatient)
+    with workers.Processes([None]) as pool:
+        assert pool.submit(pid_of).result(60) > 0
+
+
+def test_shadowed_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules of the user's that are called like those of the standard library do not reach a worker's own code."""
+    for name in ("json", "pickle", "queue", "struct", "select", "socket", "linecache", "threading", "logging"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with workers.Processes([None]) as pool:
+        assert pool.submit(os.getcwd).result(60) == str(tmp_path)
+        assert pool.submit(os.getenv, MARK).result(60) is None
+
+
+def test_workers_run_beside_each_other(tmp_path: Path) -> None:
     """Two tasks that wait for each other end."""
     with workers.Processes([("CPU", 0), ("CPU", 1)]) as pool:
-        pids = {future.result(60) for future in [pool.submit(meet) for _ in range(2)]}
+        pids = {future.result(60) for future in [pool.submit(meet, tmp_path) for _ in range(2)]}
     assert len(pids) == 2
 
 
-def meet() -> int:
-    """Wait until another process of the same parent does the same."""
-    parent = os.getppid()
-    mine = Path(f"/tmp/instrument-meet-{parent}-{os.getpid()}")
+def meet(folder: Path) -> int:
+    """Wait until another process does the same."""
+    mine = folder / str(os.getpid())
     mine.touch()
     try:
-        wait_for(lambda: len(list(mine.parent.glob(f"instrument-meet-{parent}-*"))) == 2, 50)
+        wait_for(lambda: len(list(folder.iterdir())) == 2, 50)
         threading.Event().wait(0.2)
     finally:
         mine.unlink()
@@ -202,7 +288,7 @@ def test_a_killed_worker_costs_its_points_only(tmp_path: Path) -> None:
 
     def kill(done: int, total: int, left: float | None) -> None:
         if done > 40 and not killed:
-            victims = [p for p in psutil.Process().children() if "instrument.landscape.worker" in " ".join(p.cmdline())]
+            victims = workers_of(os.getpid())
             if victims:
                 killed.append(victims[0].pid)
                 victims[0].kill()
@@ -266,30 +352,30 @@ print("RESUMED", found.metadata["resumed"], flush=True)
 """
 
 
-def start(tmp_path: Path, directory: Path, processes: int, size: int) -> subprocess.Popen[str]:
+def start(tmp_path: Path, directory: Path, count: int, size: int) -> subprocess.Popen[str]:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     return subprocess.Popen(
-        [sys.executable, str(script), str(directory), str(processes), str(size)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, str(script), str(directory), str(count), str(size)], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
     )  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [0, 2])
-def test_killed_and_started_again_after_training(tmp_path: Path, processes: int) -> None:
+@pytest.mark.parametrize("count", [0, 2])
+def test_killed_and_started_again_after_training(tmp_path: Path, count: int) -> None:
     """A script that trained is killed: its workers end, and the next start gives the values of a whole run."""
     directory = tmp_path / "run"
-    with start(tmp_path, directory, processes, 33) as process:
+    with start(tmp_path, directory, count, 33) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.split()[0].isdigit() and int(line.split()[0]) > 60:
                 break
-        below = psutil.Process(process.pid).children(recursive=True)
+        below = [*psutil.Process(process.pid).children(recursive=True), *workers_of(process.pid)]
         process.kill()
     wait_for(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in below))
     for number in (0, 1):
-        with start(tmp_path, directory if not number else tmp_path / "run", processes, 33) as process:
+        with start(tmp_path, directory if not number else tmp_path / "run", count, 33) as process:
             assert process.stdout is not None
             out = process.stdout.read()
         assert process.returncode == 0
