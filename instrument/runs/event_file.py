@@ -148,7 +148,7 @@ class EventFile:
         What a tag of TensorBoard means may stand behind its first values: the file is read again then.
         """
         self._read_further()
-        if self._plugins.is_late:
+        while self._plugins.is_late:
             self._plugins.is_late = False
             self._begin()
             self._read_further()
@@ -169,6 +169,8 @@ class EventFile:
         try:
             for block in reader:
                 self._take(block)
+                if self._plugins.is_late and not block.base:
+                    break  # mostly it shows in the first block, and everything is read again
         finally:
             self._settle()
         if stop is None:
