@@ -130,7 +130,7 @@ class Cycle:
 
 
 def _mask(cycle: Events, first: int, length: int) -> Bytes:
-    """Return the bits in which a round agrees with the one at `first` and of that length where the layout is the same."""
+    """Return the bits in which a round agrees with the one of `length` bytes at `first` if it has the same layout."""
     mask = np.full(length, 0xFF, np.uint8)
     mask[(cycle.end - first)[:, None] + np.arange(frame.FOOTER.size)] = 0
     start = cycle.start - first
