@@ -139,8 +139,9 @@ def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, w
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
             for inner in wire.spans(data, start, end):
                 if inner[0] == tb.PLUGIN_NAME and not plugins.get(tag) and len(plugins) < _MOST_PLUGINS:
-                    plugins.is_late |= tag in plugins
-                    plugins[tag] = wire.text_at(data, *wire.expect(inner, wire.LENGTH_DELIMITED))
+                    name = wire.text_at(data, *wire.expect(inner, wire.LENGTH_DELIMITED))
+                    plugins.is_late |= bool(name) and tag in plugins
+                    plugins[tag] = name
                 elif inner[0] == tb.PLUGIN_CONTENT and tag == tb.HPARAMS_START:
                     found.other("hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), values.hparams)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from instrument.eventfile.crc import MASK_DELTA, crc32c
 
 #: For longer strings, or fewer of them, a call each is as quick.
-COLUMN_BYTES = 80
+COLUMN_BYTES = 256
 _COLUMN_ROWS = 64
 #: The checksums of smaller lengths are looked up.
 _SHORT_LENGTHS = 4096
@@ -31,20 +31,32 @@ def masked(crcs: Array) -> Array:
 
 
 def of_strings(data: memoryview, starts: NDArray[np.int64], rows: NDArray[np.uint8]) -> Array:
-    """The checksums of strings of equal length, which are the `rows` of a matrix and begin at `starts` of `data`."""
+    """Return the checksums of strings of equal length: the `rows` of a matrix, which begin at `starts` of `data`."""
     count, length = rows.shape
     if length > COLUMN_BYTES or count < _COLUMN_ROWS:
         return np.fromiter((crc32c(data[start : start + length]) for start in starts.tolist()), np.uint32, count)
-    result = np.full(count, crc32c(bytes(length)), np.uint32)
+    return of_rows(rows)
+
+
+def of_rows(rows: NDArray[np.uint8]) -> Array:
+    """Return the checksum of each row of a matrix of up to `COLUMN_BYTES` columns.
+
+    Columns in which all rows agree with the first one cost next to nothing.
+    """
+    count, length = rows.shape
+    if not count:
+        return np.empty(0, np.uint32)
+    differs = rows ^ rows[0]
+    result = np.full(count, crc32c(rows[0].tobytes()), np.uint32)
     tables = _tables()
-    for position, column in enumerate(np.ascontiguousarray(rows.T)):
-        result ^= tables[length - 1 - position].take(column, mode="clip")
+    for position in np.flatnonzero(np.bitwise_or.reduce(differs, axis=0)).tolist():
+        result ^= tables[length - 1 - position].take(differs[:, position], mode="clip")
     return result
 
 
 @functools.cache
 def _tables() -> NDArray[np.uint32]:
-    """What each byte value changes in a checksum by XOR, by how many bytes follow it."""
+    """Return what each byte value changes in a checksum by XOR, by how many bytes follow it."""
     tables = np.empty((COLUMN_BYTES, 256), np.uint32)
     tables[0] = [crc32c(bytes((value,))) ^ crc32c(b"\0") for value in range(256)]
     for following in range(1, COLUMN_BYTES):
@@ -66,17 +78,7 @@ def _of_short_lengths() -> Array:
 
 
 def _of_any_lengths(lengths: NDArray[np.uint64]) -> Array:
-    return masked(of_rows_of_eight(np.ascontiguousarray(lengths, "<u8").view(np.uint8).reshape(-1, 8)))
-
-
-def of_rows_of_eight(rows: NDArray[np.uint8]) -> Array:
-    """The checksum of each row of eight bytes, however few there are; columns of zeros cost next to nothing."""
-    result = np.full(len(rows), crc32c(bytes(8)), np.uint32)
-    for position in range(8):
-        column = rows[:, position]
-        if column.any():
-            result ^= _tables()[7 - position][column]
-    return result
+    return masked(of_rows(np.ascontiguousarray(lengths, "<u8").view(np.uint8).reshape(-1, 8)))
 
 
 def of_part(before: int, through: int, length: int) -> int:

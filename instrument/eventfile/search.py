@@ -92,7 +92,7 @@ class Search:
         fits = (lengths <= rest) & ((lengths != 0) | (checksums == frame.CRC_OF_ZERO_LENGTH))
         indices = np.flatnonzero(fits)
         rows = data[indices[:, None] + np.arange(8)]
-        right = indices[crcs.masked(crcs.of_rows_of_eight(rows)) == checksums[indices]]
+        right = indices[crcs.masked(crcs.of_rows(rows)) == checksums[indices]]
         return [(start + index, int(lengths[index])) for index in right.tolist()]
 
     def is_valid(self, offset: int, length: int) -> bool:

@@ -148,7 +148,7 @@ class EventFile:
         What a tag of TensorBoard means may stand behind its first values: the file is read again then.
         """
         self._read_further()
-        if self._plugins.is_late:
+        while self._plugins.is_late:
             self._plugins.is_late = False
             self._begin()
             self._read_further()
@@ -169,6 +169,8 @@ class EventFile:
         try:
             for block in reader:
                 self._take(block)
+                if self._plugins.is_late and not block.base:
+                    break  # mostly it shows in the first block, and everything is read again
         finally:
             self._settle()
         if stop is None:
@@ -209,15 +211,20 @@ class EventFile:
         if self.name.is_lineage:
             self._take_lineage(block)
             return
-        left = []
-        for group in block.groups:
+        groups = self._go_on(block)
+        families, left = [], []
+        for group in groups:
             read = functools.partial(self._outline, block, group.length)
             recall = functools.partial(self._recalled, block, group.length)
             for found in alike.families(group, read, recall):
                 if isinstance(found, alike.Family):
-                    self._take_family(block, found)
+                    families.append(found)
                 else:
                     left.append(found)
+        if left and irregular.is_cheaper([family.group for family in families], left):
+            left, families = [*left, *(family.group for family in families)], []
+        for family in families:
+            self._take_family(block, family)
         if left:
             self._take_irregular(block, left)
         self._numbers.end_block()
@@ -225,6 +232,24 @@ class EventFile:
             points.end_block()
         self._unsettled |= self._touched
         self._touched = set()
+
+    def _go_on(self, block: Block) -> list[Group]:
+        """Take the payloads that go on with the cycle of the block before; return the others."""
+        if not self._irregular.has_cycle:
+            return block.groups
+        starts = np.sort(np.concatenate([group.starts for group in block.groups]), kind="stable")
+        placed = self._irregular.go_on(block, starts)
+        if placed is None:
+            return block.groups
+        self._add_points(placed)
+        last = int(starts[placed[0].size - 1])
+        groups = [group.only(group.starts > last) for group in block.groups]
+        return [group for group in groups if group.starts.size]
+
+    def _add_points(self, placed: irregular.Placed) -> None:
+        positions, points = placed
+        self._numbers.add_points(positions, points)
+        self._span(points.rows.wall_time)
 
     def _recalled(self, block: Block, length: int, start: int) -> Outline | None:
         return self._recall.find(block.data[start : start + length])
@@ -238,9 +263,8 @@ class EventFile:
         alone: Any = range(starts.size)
         if irregular.is_worth_it(block.data, starts, lengths):
             found = self._irregular.take(block, starts, lengths)
-            for positions, points in found.numbers:
-                self._numbers.add_points(positions, points)
-                self._span(points.rows.wall_time)
+            for placed in found.numbers:
+                self._add_points(placed)
             for event, outline_ in found.others:
                 self._take_one(block, int(starts[event]), int(lengths[event]), outline_)
             alone = found.alone

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from instrument.codec import wire
 from instrument.codec.outline import Outline
 from instrument.errors import CorruptMessage
-from instrument.eventfile.blocks import Block
+from instrument.eventfile.blocks import Block, Group
 from instrument.runs import cycles, scan
-from instrument.runs.cycles import Events
+from instrument.runs.cycles import Cycle, Events, Repeated
 from instrument.runs.numbers import Points, Rows
 from instrument.runs.scan import Values
 from instrument.runs.templates import PADDING, SIZES, Templates
@@ -43,12 +43,22 @@ class Dialect(NamedTuple):
     plain_key: int
 
 
+#: Numbers, and their positions in the file.
+Placed = tuple[Indices, Points]
+
+
 class Found(NamedTuple):
     """What events hold: numbers with their positions, values to be taken one by one, events to be read alone."""
 
-    numbers: list[tuple[Indices, Points]]
+    numbers: list[Placed]
     others: list[tuple[int, Outline]]
     alone: list[int]
+
+
+def is_cheaper(families: list[Group], left: list[Group]) -> bool:
+    """Return True where most events belong to no family: the others are taken with them then, as they come round."""
+    count = sum(group.starts.size for group in left)
+    return count >= _MANY_EVENTS and count > sum(group.starts.size for group in families)
 
 
 def is_worth_it(data: memoryview, starts: Indices, lengths: Indices) -> bool:
@@ -84,18 +94,38 @@ class Irregular:
         #: After how many events they come round; 0 where that is not known yet, -1 where they do not.
         self._period = 0
         self._failures = 0
+        #: What the next event is expected to go on with.
+        self._cycle: Cycle | None = None
+
+    @property
+    def has_cycle(self) -> bool:
+        """True where the block before ended in events that came round."""
+        return self._cycle is not None
+
+    def go_on(self, block: Block, starts: Indices) -> Placed | None:
+        """Read the payloads at `starts`, those of a whole block, as far as they go on with the block before."""
+        if self._cycle is None:
+            return None
+        data = np.frombuffer(block.data, np.uint8)
+        repeated = self._cycle.repeated(data, starts)
+        if repeated is None:
+            self._cycle = None
+            return None
+        return _placed(data, block.base, starts, repeated)
 
     def take(self, block: Block, starts: Indices, lengths: Indices) -> Found:
         """Read the payloads at `starts` of the block's data, which ascend."""
         self._templates = self._templates or [Templates(size) for size in SIZES]
         data = np.concatenate([np.frombuffer(block.data, np.uint8), np.zeros(PADDING, np.uint8)])
         found, done, wanted = Found([], [], []), 0, (self._period or _FIRST_EVENTS) + 1
+        self._cycle = None
         while done < starts.size:
             if self._period < 0 or starts.size - done < 2 * wanted:
                 wanted = starts.size - done
             part = slice(done, done + wanted)
             read = self._read(found, data, block.base, done, starts[part], lengths[part])
             done, wanted = done + wanted, 2 * wanted
+            self._cycle = None
             if done < starts.size:
                 events = self._events(starts[part], lengths[part], *read)
                 done += self._repeat(found, data, block.base, events, starts[done:])
@@ -104,15 +134,12 @@ class Irregular:
     def _repeat(self, found: Found, data: NDArray[np.uint8], base: int, events: Events, starts: Indices) -> int:
         """Take the events at `starts` as far as they repeat the last ones before them; return how many these are."""
         for period in cycles.period(events.template):
-            repeated = cycles.repeated(data, cycles.last(events, period), starts)
-            if repeated is not None:
-                self._period = period
-                step, wall_time, ids, position, size = repeated
-                rows = Rows(base + starts[: step.size], step, wall_time)
-                row = np.arange(step.size, dtype=np.int32)
-                points = Points(rows, ids.astype(np.uint16), row, _numbers(data, position, size))
-                found.numbers.append((base + position, points))
-                return int(step.size)
+            cycle = Cycle.of(data, cycles.last(events, period))
+            repeated = cycle.repeated(data, starts) if cycle is not None else None
+            if repeated is not None and repeated.step.size >= period:
+                self._period, self._cycle = period, cycle
+                found.numbers.append(_placed(data, base, starts, repeated))
+                return int(repeated.step.size)
         self._failures += 1
         if self._failures == _MOST_FAILURES:
             self._period = -1
@@ -259,6 +286,14 @@ class Irregular:
             except CorruptMessage as error:
                 outline.problem(error)
         return result
+
+
+def _placed(data: NDArray[np.uint8], base: int, starts: Indices, repeated: Repeated) -> Placed:
+    """Return what was read of the first payloads at `starts`."""
+    step, wall_time, ids, position, size = repeated
+    rows = Rows(base + starts[: step.size], step, wall_time)
+    row = np.arange(step.size, dtype=np.int32)
+    return base + position, Points(rows, ids.astype(np.uint16), row, _numbers(data, position, size))
 
 
 def _numbers(data: NDArray[np.uint8], positions: Indices, sizes: NDArray[Any]) -> NDArray[Any]:

@@ -78,6 +78,11 @@ class Points(NamedTuple):
     row: NDArray[np.int32]
     raw: NDArray[Any]
 
+    def rows_of(self, begin: int, end: int) -> Rows:
+        """Return the rows of some of the sorted points."""
+        is_beside = self.rows.step.size == self.row.size
+        return self.rows.only(slice(begin, end) if is_beside else self.row[begin:end])
+
     def joined(self, other: Points) -> Points:
         """Return these points, then others."""
         row = np.concatenate([self.row, other.row + np.int32(self.rows.step.size)])
@@ -175,8 +180,7 @@ class Numbers:
         parts = [(part.rows, part.raw[line]) for key, line in lines for part in (self._table(key),)]
         if begin != end or not parts:
             points = self._points[0] if self._points else _NO_POINTS
-            row = points.row[begin:end]
-            parts.append((points.rows.only(row), points.raw[begin:end]))
+            parts.append((points.rows_of(begin, end), points.raw[begin:end]))
         if len(parts) == 1:
             rows, raw = parts[0]
             return Columns(rows.step, rows.wall_time, raw)
@@ -250,7 +254,10 @@ class Numbers:
         raw = np.concatenate([points.raw for points in parts])
         del parts
         order = np.argsort(ids, kind="stable")  # of numbers of 16 bits that takes linear time
-        self._points = [Points(rows, ids[order], row[order], raw[order])]
+        row = row[order]
+        if row.size == rows.step.size:  # an event a value: its step and time stand beside it then
+            rows, row = rows.only(row), np.arange(row.size, dtype=np.int32)
+        self._points = [Points(rows, ids[order], row, raw[order])]
         self._bounds = np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=1))])
         self._find_extents()
 
@@ -262,7 +269,7 @@ class Numbers:
         begins = begins[numbers]
         if not begins.size:
             return
-        step, wall_time = points.rows.step[points.row], points.rows.wall_time[points.row]
+        _, step, wall_time = points.rows_of(0, points.row.size)
         is_ascending = np.append(step[1:] > step[:-1], True)
         ends = self._bounds[numbers + 1]
         is_ascending[ends - 1] = True  # the next one is another tag

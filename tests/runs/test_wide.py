@@ -40,11 +40,11 @@ def number(dialect: str, tag: str, value: float, exact: bool = False, further: b
     return wire.delimited(1, body + (wire.double(100, value) if exact else b"") + further)
 
 
-def tensor_number(tag: str, value: float, first: bool) -> bytes:
+def tensor_number(tag: str, value: float, first: bool, plugin: bytes = b"scalars") -> bytes:
     """A number in TensorBoard's new style; the metadata may stand in the first value only."""
     tensor = wire.integer(tb.DTYPE, tb.DT_FLOAT) + wire.delimited(tb.SHAPE, b"")
     tensor += wire.delimited(tb.FLOAT_VAL, struct.pack("<f", scalar.to_float32(value)))
-    metadata = wire.delimited(tb.METADATA, wire.delimited(1, wire.delimited(1, b"scalars")))
+    metadata = wire.delimited(tb.METADATA, wire.delimited(1, wire.delimited(1, plugin)))
     return wire.delimited(1, wire.delimited(1, tag.encode()) + wire.delimited(tb.TENSOR, tensor) + metadata * first)
 
 
@@ -349,3 +349,25 @@ def test_what_a_tag_means_may_stand_behind_its_first_values(tmp_path: Path) -> N
     run.refresh()
     assert run.tags() == {"scalar": ["loss"]}
     assert run.scalars("loss").step.tolist() == [1, 2, 3, 4]
+
+
+def test_a_plugin_without_a_name_means_nothing(tmp_path: Path) -> None:
+    """A tensor whose metadata names no plugin stays a tensor, however often that is said."""
+    write(tmp_path, "tensorboard", [event(step, 1e9 + step, tensor_number("loss", 1.0, True, b"")) for step in (1, 2)])
+    assert read(tmp_path).tags() == {"tensor": ["loss"]}
+
+
+def test_what_tags_mean_may_be_said_late_and_one_after_the_other(tmp_path: Path) -> None:
+    """In a file of several megabytes the metadata of each tag stands somewhere behind its first value."""
+    tags = [f"metric_{index}" for index in range(3)]
+    frames = [
+        event(step, 1e9 + step, tensor_number(tag, step / 2, step in (5, 9_000 + 3_000 * index)))
+        for step in range(1, 20_000)
+        for index, tag in enumerate(tags)
+        if step > 5 or index
+    ]
+    write(tmp_path, "tensorboard", frames)
+    assert sum(map(len, frames)) > 3_000_000
+    run = read(tmp_path)
+    assert run.tags() == {"scalar": tags}
+    assert [len(run.scalars(tag)) for tag in tags] == [19_994, 19_999, 19_999]
