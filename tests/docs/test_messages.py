@@ -89,14 +89,14 @@ def test_the_page_has_no_message_that_the_package_lacks() -> None:
 
 
 def test_every_message_has_a_cause_and_what_to_do() -> None:
-    """But for words that only begin others, or tell what was done."""
+    """Except beginnings of other messages, and information."""
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[2:4]] for line in rows]
 
     assert len(rows) > 100
     assert [cause for cause, _ in cells if not cause] == []
     assert {cause for cause, cure in cells if not cure} == {
-        cause for cause, _ in cells if cause.startswith(("How messages", "A note", "What `repair`"))
+        cause for cause, _ in cells if cause.startswith(("Messages of the profiler", "Information:"))
     }
 
 
