@@ -31,18 +31,18 @@ CLOSING_SHARE = 1 / 8
 NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
 
 
-class Notice(NamedTuple):
-    """A word to the trainer. `what` is "lost" (an event is missing), "stalled" (nothing can be written at the moment),
+class Diagnostic(NamedTuple):
+    """A word to the trainer. `kind` is "lost" (an event is missing), "stalled" (nothing can be written at the moment),
     "gone" (a file was taken away with what was written before), "limit" (a file is full), "large" (an event is too
     large for what is left of a file), "export" or "sync"."""
 
-    what: str
+    kind: str
     step: int
     path: str
     reason: str
 
 
-Report = Callable[[Notice], None]
+Report = Callable[[Diagnostic], None]
 
 
 class Job(NamedTuple):
@@ -81,7 +81,7 @@ def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, 
     try:
         frames = _frames(event, layout)
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
-        return lose(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
+        return lost_job(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
     events = 0 if gaps and len(event.items) == len(gaps) and not event.scalars else 1
     return Job(sequence, event.step, event.wall_time, frames, paths, events=events, gaps=gaps)
 
@@ -97,14 +97,14 @@ def _frames(event: Event, layout: Layout) -> list[wire.Pieces]:
     ]
 
 
-def lose(
+def lost_job(
     sequence: int, event: Event, paths: tuple[str, ...], reason: str, report: Report, layout: Layout = MINDSPORE
 ) -> Job:
     """Report an event that cannot be written, and have its file say so at its place, behind what it says itself."""
     from instrument.values import Gap  # most workers never need one
 
     step = event.step
-    report(Notice("lost", step, paths[SUMMARY], reason))
+    report(Diagnostic("lost", step, paths[SUMMARY], reason))
     gap = gap_item(Gap(1, step, step, reason))
     frames = _frames(Event(step, event.wall_time, [*_gaps(event), gap]), layout)
     return Job(sequence, step, event.wall_time, frames, paths, failed=True)
@@ -221,7 +221,7 @@ class Committer:
                 continue
             closes = limit - self.reserve_bytes(file) - length < limit * CLOSING_SHARE
             full |= closes << file
-            self._report(Notice("limit" if closes else "large", job.step, job.paths[file], limit_reason(limit)))
+            self._report(Diagnostic("limit" if closes else "large", job.step, job.paths[file], limit_reason(limit)))
         return accepted, full
 
     def reserve_bytes(self, file: int) -> int:
@@ -238,7 +238,7 @@ class Committer:
             self._close(file)
             raise
         if start < length:
-            self._report(Notice("gone", jobs[0].step, path, "it was deleted or cut"))
+            self._report(Diagnostic("gone", jobs[0].step, path, "it was deleted or cut"))
         return start, end
 
     def _writer(self, file: int, job: Job, path: str, length: int) -> tuple[OpenFile, int, wire.Pieces]:

@@ -231,7 +231,7 @@ def create(directory: str, header: Header) -> tuple[str, int]:
         try:
             is_taken = os.path.lexists(path)
             if not is_taken:
-                locks.hold(fd)
+                locks.acquire_shared(fd)
                 initialise(fd, header)
                 os.rename(partial, path)
         except BaseException:

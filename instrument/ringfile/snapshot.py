@@ -97,12 +97,12 @@ def _take(fd: int, path: str) -> Snapshot | None:
     if len(front) < CONTROL_AT + 8 * CONTROL_WORDS:
         raise CorruptMessage(f"a ring file of {len(front)} bytes ends inside its control words")
     control = Control(memoryview(front)[CONTROL_AT:].cast("Q"))
-    if lives(fd, header, control):
+    if has_living_process(fd, header, control):
         return None
     return _read(fd, path, header, control, headers.decode_names(front))
 
 
-def lives(fd: int, header: Header, control: Control) -> bool:
+def has_living_process(fd: int, header: Header, control: Control) -> bool:
     """Return True where a process of a ring file lives, or may live.
 
     Where the file system has no locks, processes of this machine are looked for by their numbers; those of another

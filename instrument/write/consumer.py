@@ -14,7 +14,7 @@ from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.events import Event
 from instrument.ringfile import commit
-from instrument.ringfile.commit import Job, Notice, Report
+from instrument.ringfile.commit import Diagnostic, Job, Report
 from instrument.ringfile.control import State
 from instrument.ringfile.unpack import unpack
 from instrument.write.npy_export import export_tensors
@@ -30,16 +30,16 @@ _RETRY_SECONDS = 0.2
 class Consumer:
     """Makes jobs of the records in a ring file's memory, and commits them to the event files in `directory`.
 
-    Records whose numbers are in `left_out` are reported as lost and leave a gap.
+    Records whose numbers are in `poisoned` are reported as lost and leave a gap.
     """
 
-    def __init__(self, pool: PoolMemory, directory: str, left_out: Sequence[int], report: Report) -> None:
+    def __init__(self, pool: PoolMemory, directory: str, poisoned: Sequence[int], report: Report) -> None:
         self.layout = LAYOUTS[pool.header.dialect]
         self._pool = pool
         self._directory = directory
         export = pool.header.export_directory
         self._export_directory = os.path.join(directory, export) if export else ""
-        self._left_out = left_out
+        self._poisoned = poisoned
         self._report = report
         self._encodes = not (export or self.layout.has_tensorboard)
         self.committer = commit.Committer(pool.header.max_file_bytes, report, self.layout)
@@ -57,11 +57,11 @@ class Consumer:
         except CorruptMessage as error:
             event = Event(0, time.time())
             reason = f"its record was overwritten in memory: {error}"
-            return commit.lose(chunk.sequence, event, self.paths, reason, self._report, self.layout)
+            return commit.lost_job(chunk.sequence, event, self.paths, reason, self._report, self.layout)
         if (event.items and not all(self.paths)) or (self.layout.has_tensorboard and not self.paths[-1]):
             self.paths = self._read_names()
-        if chunk.sequence in self._left_out:
-            return commit.lose(chunk.sequence, event, self.paths, "workers die of it", self._report, self.layout)
+        if chunk.sequence in self._poisoned:
+            return commit.lost_job(chunk.sequence, event, self.paths, "workers die of it", self._report, self.layout)
         if self._export_directory:
             export_tensors(event, self._export_directory, self._report)
         return commit.encode(chunk.sequence, event, self.paths, self._report, self.layout)
@@ -69,7 +69,7 @@ class Consumer:
     def commit_what_fits(self, state: State, jobs: Sequence[Job], publish: Callable[[State], None]) -> None:
         """Commit one after the other, and lose those for which there is no room."""
         for job in jobs:
-            gap = commit.lose(
+            gap = commit.lost_job(
                 job.sequence, Event(job.step, 0.0, job.gaps), job.paths, "the disk is full", _ignore, self.layout
             )
             attempts = [job, gap] if job.events else [job]
@@ -79,7 +79,7 @@ class Consumer:
                     break
                 except OSError as error:
                     if attempt is job and job.events:
-                        self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
+                        self._report(Diagnostic("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
             else:
                 state = self.committer.apply(state, [job.without_frames()])
             publish(state)
@@ -147,7 +147,7 @@ class Drain:
                 return True
             self._next_try = time.monotonic() + _RETRY_SECONDS
             if not pool.is_stalled:
-                self._report(Notice("stalled", jobs[0].step, jobs[0].paths[0], os.strerror(error.errno or 0)))
+                self._report(Diagnostic("stalled", jobs[0].step, jobs[0].paths[0], os.strerror(error.errno or 0)))
                 pool.set_stalled(0, int(time.monotonic() * 1000))
             return False
         self._next_try = 0.0
@@ -161,7 +161,7 @@ class Drain:
         self._consumer.committer.close()
 
 
-def _ignore(notice: Notice) -> None:
+def _ignore(diagnostic: Diagnostic) -> None:
     pass
 
 

@@ -24,7 +24,7 @@ from instrument.write.ring import Ring
 log = logging.getLogger("instrument")
 
 #: A worker's own words, beside those that the format names.
-_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED = 3, 4, 5, 6, 7
+_AWAITED, _CLAIMED, _READY, _AWAKE, _STALLED = 3, 4, 5, 6, 7
 #: Of `mmap` and `madvise`.
 _MAP_FIXED = 0x10
 _MADV_POPULATE_WRITE = 23
@@ -34,7 +34,7 @@ class Config(NamedTuple):
     """What a worker is told at its start.
 
     Descriptors are numbers that it inherits; `bells` has one for each worker, and of `gate` each locks the byte of its
-    number, so that a successor waits for its end. `directory` is that of the event files. `left_out` are the sequence
+    number, so that a successor waits for its end. `directory` is that of the event files. `poisoned` are the sequence
     numbers to be left out, and up to `last_suspect` records are committed singly (`poison.py`). `trainer` is the number
     of the trainer's process, and `ring_path` the ring file, empty for anonymous memory.
     """
@@ -46,7 +46,7 @@ class Config(NamedTuple):
     trainer_bell: int
     socket: int
     directory: str
-    left_out: list[int]
+    poisoned: list[int]
     last_suspect: int
     trainer: int
     ring_path: str
@@ -158,15 +158,15 @@ class PoolMemory(Control):
         """Worker `index` holds such events since then, in milliseconds on the monotonic clock; 0 for no longer."""
         self.words[word_of(index, _STALLED)] = began_ms
 
-    def take_in_hand(self, index: int, sequence: int) -> None:
+    def claim(self, index: int, sequence: int) -> None:
         """Worker `index` begins with this event: should it die, it died of it."""
-        self.words[word_of(index, _IN_HAND)] = sequence
+        self.words[word_of(index, _CLAIMED)] = sequence
 
     @property
     def is_busy(self) -> bool:
         """True if a worker is in the middle of an event."""
         committed = self.committed_sequence
-        return any(self.words[word_of(index, _IN_HAND)] > committed for index in range(self._count))
+        return any(self.words[word_of(index, _CLAIMED)] > committed for index in range(self._count))
 
     def await_turn(self, index: int, sequence: int) -> None:
         """Worker `index` wants its bell rung when everything before `sequence` is committed; 0 for no longer."""
@@ -181,8 +181,8 @@ class PoolMemory(Control):
 
     def reset_worker(self, index: int) -> int:
         """Make the words of a dead worker those of a new one; return the record that it left undone, 0 for none."""
-        in_hand = self.words[word_of(index, _IN_HAND)]
-        for word in (_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED, WORKER_PID, WORKER_START):
+        in_hand = self.words[word_of(index, _CLAIMED)]
+        for word in (_AWAITED, _CLAIMED, _READY, _AWAKE, _STALLED, WORKER_PID, WORKER_START):
             self.words[word_of(index, word)] = 0
         return in_hand if in_hand > self.committed_sequence else 0
 
@@ -217,7 +217,7 @@ def create_memory(directory: str, first: header.Header) -> tuple[str, int, PoolM
         )  # fmt: skip
     fd = above_streams(os.memfd_create("instrument", os.MFD_CLOEXEC))
     try:
-        locks.hold(fd)
+        locks.acquire_shared(fd)
         header.initialise(fd, first, allocates=False)
         return "", fd, PoolMemory(fd)
     except BaseException:

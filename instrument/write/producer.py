@@ -46,7 +46,7 @@ class WorkerUnavailable(Exception):
 
 #: An event on its way: its ring, where the head of that stood, and its sequence number. It is published when the head
 #: has moved.
-_Sent = tuple[Ring, int, int]
+_InFlight = tuple[Ring, int, int]
 
 
 class Producer:
@@ -82,9 +82,9 @@ class Producer:
         self._report = report
         self._direct: Consumer | None = None
         self._rings = supervisor.pool.rings
-        self._favourite = 0
+        self._preferred = 0
         self._is_warm = False
-        self._sent: _Sent | None = None
+        self._in_flight: _InFlight | None = None
         self._last_state: State | None = None
 
     @property
@@ -93,7 +93,7 @@ class Producer:
         return self.pool.state if self._last_state is None else self._last_state
 
     @property
-    def is_settled(self) -> bool:
+    def is_committed(self) -> bool:
         """True if everything that was published is committed."""
         return self.pool.committed_sequence >= self.last_sequence
 
@@ -103,15 +103,15 @@ class Producer:
         """Choose the worker for the next event: the same as before unless it is busy, then the least busy one."""
         if len(self._rings) == 1:
             return
-        if self._rings[self._favourite].unread_bytes > self._ring_bytes * _BUSY_SHARE:
-            self._favourite = min(range(len(self._rings)), key=self._backlog_bytes)
-        if not self.supervisor.ensure(self._favourite):
-            self._favourite = min(self.supervisor.usable, key=self._backlog_bytes)
+        if self._rings[self._preferred].unread_bytes > self._ring_bytes * _BUSY_SHARE:
+            self._preferred = min(range(len(self._rings)), key=self._backlog_bytes)
+        if not self.supervisor.ensure_started(self._preferred):
+            self._preferred = min(self.supervisor.usable, key=self._backlog_bytes)
 
     def _backlog_bytes(self, index: int) -> int:
         return self._rings[index].unread_bytes
 
-    def _make_ready(self, length: int) -> None:
+    def _warm_up(self, length: int) -> None:
         """From the first large event on, all of the rings' memory is needed."""
         if length > _LARGE_BYTES and not self._is_warm:
             self._is_warm = True
@@ -123,14 +123,14 @@ class Producer:
         """Return a copy that lies where the next event will need it, valid until that is published; None: no room."""
         if not self.staged:
             if not self._is_warm:
-                self._make_ready(array.nbytes)
-            self._rings[self._favourite].staged_bytes = 0  # an interrupt may have left half of something
+                self._warm_up(array.nbytes)
+            self._rings[self._preferred].staged_bytes = 0  # an interrupt may have left half of something
             self._choose()
-            if self._sent is not None:  # what comes next moves a head
-                self._confirm()
-                self._sent = None
-            self._rings[self._favourite].restart(array.nbytes)
-        ring = self._rings[self._favourite]
+            if self._in_flight is not None:  # what comes next moves a head
+                self._count_published()
+                self._in_flight = None
+            self._rings[self._preferred].restart(array.nbytes)
+        ring = self._rings[self._preferred]
         offset = ring.staged_bytes
         piece = array.data.cast("B")
         place = ring.stage(piece)
@@ -148,8 +148,8 @@ class Producer:
             return False
         return self._wait_for_room(lambda: ring.has_room(length))
 
-    def forget_staged(self) -> None:
-        self._rings[self._favourite].staged_bytes = 0
+    def discard_staged(self) -> None:
+        self._rings[self._preferred].staged_bytes = 0
         self.staged.clear()
 
     # ------------------------------------------------------------------ an event
@@ -162,18 +162,18 @@ class Producer:
         """
         if not self.staged:
             self._choose()
-        return record.pack(event, self.staged, self._rings[self._favourite].staged_bytes)
+        return record.pack(event, self.staged, self._rings[self._preferred].staged_bytes)
 
     def publish(self, packed: Packed) -> bool:
         """Give a record to the worker that `pack` has chosen; False where there is no room."""
-        if self._sent is not None:
-            self._confirm()
+        if self._in_flight is not None:
+            self._count_published()
         pieces, length, head_offset = packed
         if length > _LARGE_BYTES and not self._is_warm:
-            self._make_ready(length)
-        index, sequence = self._favourite, self.last_sequence + 1
+            self._warm_up(length)
+        index, sequence = self._preferred, self.last_sequence + 1
         ring = self._rings[index]
-        self._sent = sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines
+        self._in_flight = sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines
         if not ring.put(pieces, length, sequence, head_offset) and (
             self._must_not_wait()
             or not self._wait_for_room(functools.partial(ring.put, pieces, length, sequence, head_offset))
@@ -181,21 +181,21 @@ class Producer:
             return False
         if self.is_over and self.pool.committed_sequence < sequence:  # closed by a signal handler before it was there
             ring.take_back(sent[1])
-            self._sent = None
+            self._in_flight = None
             return False
         self.last_sequence = sequence
-        self._sent = None
+        self._in_flight = None
         if self.drain is not None:
             self.drain.run()
         else:
             self.supervisor.wake(index)
         return True
 
-    def _confirm(self) -> None:
+    def _count_published(self) -> None:
         """Count the last event if it was published: an exception or a signal handler may have come in between."""
         # A signal handler that publishes may come with each call here; no call is between a comparison and its store.
-        if self._sent is not None:
-            ring, head, sequence = self._sent
+        if self._in_flight is not None:
+            ring, head, sequence = self._in_flight
             is_published = ring.head != head
             if is_published and sequence > self.last_sequence:
                 self.last_sequence = sequence
@@ -211,19 +211,23 @@ class Producer:
         Raises:
             OSError: it cannot be written; nothing of it is in a file.
         """
-        self._confirm()
-        if not self.is_settled and (self._must_not_wait() or not self._wait_for_room(lambda: self.is_settled)):
+        self._count_published()
+        if not self.is_committed and (self._must_not_wait() or not self._wait_for_room(lambda: self.is_committed)):
             return None
         if self._direct is None:
             self._direct = self._make_consumer()
         before, committer = self.pool.state, self._direct.committer
-        ring = self._rings[self._favourite]
-        self._sent = (ring, ring.head, self.last_sequence + 1)  # in case that something comes behind the next store
+        ring = self._rings[self._preferred]
+        self._in_flight = (
+            ring,
+            ring.head,
+            self.last_sequence + 1,
+        )  # in case that something comes behind the next store
         try:
             self.pool.state = committer.apply(before, [encode(self.last_sequence + 1, self._with_arrays(event))])
         finally:
             committer.close()  # a worker may cut or replace the files before the next time
-        self._confirm()
+        self._count_published()
         return before, self.pool.state
 
     def _with_arrays(self, event: Event) -> Event:
@@ -236,22 +240,24 @@ class Producer:
 
     # ------------------------------------------------------------------ waiting
 
-    def wait_until_settled(self, patience_seconds: float = 0.0) -> bool:
+    def wait_until_committed(self, patience_seconds: float = 0.0) -> bool:
         """Wait until everything is committed; False where the disk has taken nothing for so long."""
-        self._confirm()
-        self._wait(lambda: self.is_settled or (self.pool.is_stalled and self.pool.stalled_seconds >= patience_seconds))
-        return self.is_settled
+        self._count_published()
+        self._wait(
+            lambda: self.is_committed or (self.pool.is_stalled and self.pool.stalled_seconds >= patience_seconds)
+        )
+        return self.is_committed
 
     def give_up(self, seconds: float) -> None:
         """Have the workers give up what cannot be written now, and wait so long until it is settled.
 
         A ring file keeps what cannot be written.
         """
-        if self.supervisor.kept_in:
+        if self.supervisor.kept_ring_path:
             return
         self.pool.give_up()
         deadline = time.monotonic() + seconds
-        self._wait(lambda: self.is_settled or time.monotonic() > deadline)
+        self._wait(lambda: self.is_committed or time.monotonic() > deadline)
 
     def _wait_for_room(self, is_done: Callable[[], bool]) -> bool:
         """Wait until `is_done`; False where the disk takes nothing, for which training does not wait."""
@@ -352,10 +358,10 @@ class Producer:
             return 0
         self._last_state = state
         left = max(self.last_sequence - state.sequence, 0)
-        if not self.supervisor.kept_in:
+        if not self.supervisor.kept_ring_path:
             self.last_sequence = state.sequence
-        self._sent = None
-        self.forget_staged()
+        self._in_flight = None
+        self.discard_staged()
         self.supervisor.release(is_empty=not left)
         del self.supervisor, self.pool, self._rings
         self.drain = None

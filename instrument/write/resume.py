@@ -53,9 +53,9 @@ class Extent(NamedTuple):
     content_bytes: int
 
 
-def begin(directory: str, kind: str, device: int) -> Beginning:
+def number_start(directory: str, kind: str, device: int) -> Beginning:
     """Return what a new recorder has to write down; `kind` and `device` are those of the names of its files."""
-    found = list(older(directory, kind, device))
+    found = list(event_files(directory, kind, device))
     extents = [(name, entry, extent_of(entry.path)) for name, entry in found]
     ended = {names.recorder_of(entry.name) for _, entry, extent in extents if extent.end is not None}
     unfinished = [
@@ -70,7 +70,7 @@ def begin(directory: str, kind: str, device: int) -> Beginning:
     return Beginning(start, max([int(time.time()), *(second + 1 for second in seconds)]))
 
 
-def older(directory: str, kind: str, device: int) -> list[tuple[names.EventFileName, os.DirEntry[str]]]:
+def event_files(directory: str, kind: str, device: int) -> list[tuple[names.EventFileName, os.DirEntry[str]]]:
     """Return the event files of a rank in a directory, without lineage; none where it cannot be listed."""
     try:
         with os.scandir(directory) as entries:
@@ -147,7 +147,7 @@ def append_end(path: str, end: End, step: int, max_file_bytes: int | None) -> in
 
 # ---------------------------------------------------------------------- the warning
 
-_told: set[str] = set()
+_warned: set[str] = set()
 _is_continuing = ContextVar("_is_continuing", default=False)
 
 
@@ -161,11 +161,11 @@ def continuing() -> Iterator[None]:
         _is_continuing.reset(token)
 
 
-def mention(path: str) -> None:
+def warn_if_resumed(path: str) -> None:
     """Say it of the directory of a recorder's file, which holds nothing yet."""
     directory = os.path.dirname(path)
     own = names.recognise(os.path.basename(path))
-    if own is None or directory in _told or _is_continuing.get():
+    if own is None or directory in _warned or _is_continuing.get():
         return
     try:
         found = _last_written(path, own)
@@ -173,11 +173,11 @@ def mention(path: str) -> None:
         return  # who cannot list the directory cannot read a run there either
     if found is None:
         return
-    _told.add(directory)
+    _warned.add(directory)
     kind, last_written = found
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_written))
     if kind != own.kind:
-        _tell_of_another_dialect(directory, when, kind)
+        _warn_of_other_dialect(directory, when, kind)
         return
     log.warning(
         "%s holds a run already, last written %s, and this start goes on with it: from the first step that it records "
@@ -186,7 +186,7 @@ def mention(path: str) -> None:
     )  # fmt: skip
 
 
-def _tell_of_another_dialect(directory: str, when: str, kind: str) -> None:
+def _warn_of_other_dialect(directory: str, when: str, kind: str) -> None:
     if kind == names.SUMMARY:
         log.warning(
             "%s holds a run in MindSpore's files already, last written %s: readers take TensorBoard's files, which "
@@ -214,7 +214,7 @@ def _last_written(path: str, own: names.EventFileName) -> tuple[str, float] | No
     kind = own.kind
     if kind == names.SUMMARY and not mindspores:
         kind = names.TENSORBOARD
-        found = [(name, entry) for name, entry in files if name.kind == kind and _is_ours(entry.path)]
+        found = [(name, entry) for name, entry in files if name.kind == kind and _is_from_recorder(entry.path)]
     else:
         found = [(name, entry) for name, entry in files if (name.kind, name.device) == (kind, own.device)]
     written = _last_of(found)
@@ -244,7 +244,7 @@ def _last_of(files: _Files) -> float | None:
     return None
 
 
-def _is_ours(path: str) -> bool:
+def _is_from_recorder(path: str) -> bool:
     """Return True if a recorder wrote the file: those that other tools write in TensorBoard's dialect are no copies."""
     try:
         with open(path, "rb") as file:

@@ -29,7 +29,7 @@ import time
 
 from instrument.processes import Process
 from instrument.ringfile import commit, locks
-from instrument.ringfile.commit import Job, Notice
+from instrument.ringfile.commit import Diagnostic, Job
 from instrument.ringfile.control import State
 from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
 from instrument.write.pool_memory import Config, PoolMemory, remove
@@ -69,7 +69,7 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
-        self._consumer = Consumer(self._pool, config.directory, config.left_out, self._report)
+        self._consumer = Consumer(self._pool, config.directory, config.poisoned, self._report)
         # Whoever else was started for this ring is dead before this one looks into it.
         fcntl.lockf(config.gate, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
@@ -97,12 +97,12 @@ class Worker:
         """Return True if neither the trainer nor another worker is left, and nobody will come."""
         if not self._has_own_lock:
             return self._trainer.wait(_TRAINER_EXIT_SECONDS)
-        if locks.take(self._memory):
+        if locks.acquire_exclusive(self._memory):
             return True
         self._trainer.wait(_TRAINER_EXIT_SECONDS)  # its sockets are closed before its files
         # Of several workers each gives its lock up before it asks again: the last one to do so finds none.
         locks.release(self._memory)
-        return locks.take(self._memory)
+        return locks.acquire_exclusive(self._memory)
 
     def _release(self) -> None:
         self._ring.release(self._position)
@@ -143,7 +143,7 @@ class Worker:
             self._position = chunk.end
             size += len(chunk.payload)
             if chunk.sequence > self._pool.committed_sequence:
-                self._pool.take_in_hand(self._index, chunk.sequence)
+                self._pool.claim(self._index, chunk.sequence)
                 jobs.append(self._consumer.encode(chunk))
             chunk = self._ring.get(self._position)
         if jobs:
@@ -169,9 +169,9 @@ class Worker:
                 if not began:
                     began = time.monotonic()
                     self._stall(jobs[0], os.strerror(error.errno or 0), began)
-                self._pool.take_in_hand(self._index, 0)  # it would not be the record's fault
+                self._pool.claim(self._index, 0)  # it would not be the record's fault
                 self._wait_for_disk(jobs)
-                self._pool.take_in_hand(self._index, jobs[-1].sequence)
+                self._pool.claim(self._index, jobs[-1].sequence)
         if began:  # now: who is woken by what follows must not take the disk for full
             self._pool.set_stalled(self._index, 0)
         self._publish(state)
@@ -188,7 +188,7 @@ class Worker:
 
     def _stall(self, job: Job, reason: str, began: float) -> None:
         """Let the trainer know that it must not wait for what is in the rings."""
-        self._report(Notice("stalled", job.step, job.paths[0], reason))  # first: who sees it shall know why
+        self._report(Diagnostic("stalled", job.step, job.paths[0], reason))  # first: who sees it shall know why
         self._pool.set_stalled(self._index, int(began * 1000))
         os.eventfd_write(self._config.trainer_bell, 1)
         self._ring.seal()  # what stands there may stand there for long
@@ -240,9 +240,9 @@ class Worker:
         except BlockingIOError:
             pass
 
-    def _report(self, notice: Notice) -> None:
+    def _report(self, diagnostic: Diagnostic) -> None:
         try:
-            self._socket.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
+            self._socket.send(json.dumps(diagnostic).encode(), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the trainer is gone or cannot listen; the counts in shared memory say it too
 
@@ -253,7 +253,7 @@ def _reopened(fd: int) -> tuple[int, bool]:
         own = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return fd, False
-    has_lock = locks.hold(own)
+    has_lock = locks.acquire_shared(own)
     os.close(fd)
     return own, has_lock
 
