@@ -126,7 +126,7 @@ def _recover(path: str, fd: int, export: Export | None, is_asked: bool) -> Recov
     os.unlink(path)
     return Recovered(
         path, result.events, result.state.lost - taken.state.lost, result.state.refused - taken.state.refused,
-        tuple(tail.path for tail in result.tails if tail.data), tuple(one.reason for one in taken.damage),
+        tuple(tail.path for tail in result.tails if tail.data), tuple(damage.reason for damage in taken.damage),
     )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ class Replay:
 
     @property
     def events(self) -> int:
-        """How many events the tails hold."""
+        """Number of events in the tails."""
         return self.state.events - self.snapshot.state.events
 
 

@@ -1,6 +1,18 @@
 """Consumer side of the rings: a record is decoded, encoded for its files, and committed when its turn comes.
 
-Workers use it for their rings, and the trainer for all of them when it has to do without workers.
+The problem: records are consumed in two places, by each worker from its own ring, and by the trainer from all rings
+when it has to do without workers; and both must do the same to the same record, or a takeover would lose or repeat
+events.
+
+The strategy: `Consumer` is all that is done to one record, and holds the open files; it knows neither processes nor
+waiting. The worker's loop (`worker.py`) and `Drain` choose the records. `Drain` takes them in the order of their
+numbers, a batch from whichever ring holds the next one, and tries again later while the disk takes nothing.
+
+A record whose bytes are damaged, or which killed its workers, becomes a gap in the file at its place instead of an
+event: its number must be committed all the same, since everything behind it waits for that.
+
+Rejected: to have the trainer start a thread for `Drain`. It runs where there may be no thread or process to be had, and
+the events that the training records meanwhile need the same files.
 """
 
 from __future__ import annotations
@@ -170,5 +182,5 @@ def free_bytes(path: str) -> int:
     try:
         status = os.statvfs(os.path.dirname(path))
     except OSError:
-        return sys.maxsize  # an attempt will tell
+        return sys.maxsize  # an attempt has to show it
     return status.f_bavail * status.f_frsize

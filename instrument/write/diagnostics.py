@@ -157,7 +157,7 @@ class GapRecorder:
 
     @property
     def event(self) -> Event:
-        """An event that holds nothing but the gap."""
+        """Return an event that holds nothing but the gap."""
         assert self._gap is not None
         return commit.gap_event(self._gap)
 
@@ -168,7 +168,7 @@ class GapRecorder:
         return event._replace(items=[commit.gap_item(self._gap), *event.items])
 
     def close(self, in_file: bool = True) -> None:
-        """Begin anew: the gap is in the file, or on its way there; or, without `in_file`, only the log can have it."""
+        """Close the gap, which is in the file or on its way there; without `in_file`, only the log mentions it."""
         gap, self._gap, self.is_open = self._gap, None, False
         if gap is None or gap.reason.startswith(_AT_LIMIT):
             return  # a warning was logged when the first of them was refused

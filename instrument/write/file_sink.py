@@ -13,7 +13,7 @@ from instrument.events import Event
 from instrument.ringfile import commit, header
 from instrument.ringfile.control import CONTROL_WORDS, Control, State
 from instrument.ringfile.header import CONTROL_AT
-from instrument.ringfile.record import Staged
+from instrument.ringfile.record import StagedArray
 from instrument.write.limits import full_files, may_have_gap
 from instrument.write.npy_export import export_tensors
 from instrument.write.pool_memory import detach, map_once, remove
@@ -43,7 +43,7 @@ class FileSink(BaseSink):
             self._lost + state.lost, self._diagnostics.errors,
         )  # fmt: skip
 
-    def stage(self, array: NDArray[np.generic]) -> Staged | None:
+    def stage(self, array: NDArray[np.generic]) -> StagedArray | None:
         return None
 
     def _write(self, event: Event) -> bool:

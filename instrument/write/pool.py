@@ -1,14 +1,25 @@
-"""The sink with workers: events go into shared-memory rings, worker processes encode them and write in order.
+"""The sink with workers: events go into rings in shared memory, and worker processes encode them and write in order.
 
-- `write` puts an event into the ring of one worker and rings its bell: no waiting, no encoding, no file
-  (`producer.py`). What is larger than a ring is written by this process.
-- Workers outlive this process until they have written what it published, and are replaced when they die
-  (`supervisor.py`). A thread that sleeps on their sockets notices it, and so does whoever waits for them. Where no
-  worker can be had any more, this process reads the rings and writes the files itself.
-- While the disk takes nothing, events stay in the rings; when these are full, `write` answers False at once, and the
-  first event that finds room again says in the file how many are missing.
-- A signal handler may call anything here, also in the middle of a `write`: what it records then is refused. What the
-  outer call still needs is given back when that ends.
+The problem: recording must cost the training thread microseconds, while encoding a histogram or a picture and waiting
+for a disk take milliseconds to seconds. Nothing that was taken may be lost, whichever process ends, and nothing that
+goes wrong here may stop or hold up the training.
+
+The strategy:
+
+- `write` copies an event into the ring of one worker and rings its bell (`producer.py`): no waiting, no encoding, no
+  file. A record that is larger than the ring is written by this process, after everything before it.
+- Workers outlive this process until they have written what it published. A dead worker is replaced (`supervisor.py`);
+  the monitor thread, which sleeps on their sockets, sees its end, and so does a call that waits for it.
+- When no worker can be had any more, this process empties the rings itself, with the code of a worker (`consumer.py`).
+- While the disk takes nothing, events stay in the rings. When these are full, `write` returns False at once, and the
+  first event that finds room again records the gap in the file.
+- Near a limit of size only the encoded event tells whether it fits, so `write` waits for it there, and only there.
+- A signal handler may call any method in the middle of any other. A `write` inside a `write` is refused (`BaseSink`);
+  what `close` cannot give back since an outer call needs it, the outer call gives back at its end.
+
+Rejected: a thread that encodes. It shares the interpreter lock with the training, which then pays for all of it, and
+it dies with the process and what it had not written. Rejected as well: a `multiprocessing.Queue`. It pickles each
+event, has a thread of its own, and holds its content in memory that ends with its processes.
 """
 
 from __future__ import annotations
@@ -25,7 +36,7 @@ from instrument.events import Event
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Diagnostic, Job
 from instrument.ringfile.control import MAX_WORKERS
-from instrument.ringfile.record import Staged
+from instrument.ringfile.record import StagedArray
 from instrument.write.consumer import Consumer
 from instrument.write.diagnostics import RING_FULL
 from instrument.write.limits import full_files, may_have_gap, upper_bound_bytes
@@ -46,7 +57,7 @@ _LEAST_RING_BYTES = 64 << 10
 #: How long `flush` or `close` waits for a disk that takes nothing.
 _FULL_DISK_PATIENCE_SECONDS = 3.0
 _EXIT_SECONDS = 10.0
-#: Training that was held up for so long in all is told so.
+#: A training that was held up for so long in all is warned.
 _REPORTED_STALL_SECONDS = 1.0
 #: Between two attempts of this process to write what a disk did not take.
 _RETRY_SECONDS = 0.2
@@ -83,7 +94,7 @@ class PoolSink(BaseSink):
         forks.register(self)
 
     def _make_consumer(self) -> Consumer:
-        """Return what this process writes with where a worker does not."""
+        """Return the consumer of this process, for large records and when it takes over."""
         files = self._files
         poisoned = self._producer.supervisor.poison.poisoned(1)  # what has ended a worker could end the training
         return Consumer(self._producer.pool, files.target.directory, poisoned, self._diagnostics.add)
@@ -100,7 +111,7 @@ class PoolSink(BaseSink):
 
     # ------------------------------------------------------------------ one event
 
-    def stage(self, array: NDArray[np.generic]) -> Staged | None:
+    def stage(self, array: NDArray[np.generic]) -> StagedArray | None:
         with self._lock:
             if self._closed or self._is_writing or not array.size:
                 return None
@@ -216,7 +227,7 @@ class PoolSink(BaseSink):
         return False
 
     def _measure(self) -> bool:
-        """Wait for what was sent, and learn how large the files are; False where the disk takes nothing."""
+        """Wait for what was sent, and read how large the files are; return False where the disk takes nothing."""
         if not self._producer.wait_until_committed():
             self._producer.met_full_disk = True
             return False
@@ -228,7 +239,7 @@ class PoolSink(BaseSink):
 
     @contextmanager
     def _outermost(self) -> Iterator[bool]:
-        """Hold the lock; True in the outermost call, if that is none of a signal handler in the middle of another."""
+        """Hold the lock; yield True in the outermost call, unless it came in the middle of a `write`."""
         with self._lock:
             self._depth += 1
             try:
@@ -239,7 +250,7 @@ class PoolSink(BaseSink):
                     self._release()
 
     def _release(self) -> None:
-        """Give everything back and say what was left, unless an outer call is still in the middle of something."""
+        """Give everything back and report what was left, unless an outer call is still in the middle of something."""
         if self._depth or self._is_writing:
             return
         left = self._producer.release()
@@ -267,7 +278,7 @@ class PoolSink(BaseSink):
                 if is_end:
                     producer.give_up(_EXIT_SECONDS)
                 else:
-                    producer.service()  # the reason is said before what follows from it
+                    producer.service()  # the reason is logged before what follows from it
                     text = "%d events wait in memory until %s can be written again."
                     self._diagnostics.note(logging.ERROR, text, self.stats.pending, self.path)
             producer.service()
@@ -301,7 +312,7 @@ class PoolSink(BaseSink):
             self._monitor.join(_EXIT_SECONDS)
 
     def _write_gap(self) -> None:
-        """Write what is missing: no event comes that could have it. Nobody waits for the disk any more."""
+        """Write the gap, for which no further event comes. Nobody waits for the disk any more."""
         producer = self._producer
         producer.discard_staged()
         size_bytes = producer.state.summary_bytes
@@ -309,7 +320,7 @@ class PoolSink(BaseSink):
             if producer.publish(producer.pack(self._gaps.event)):
                 producer.wait_until_committed()
                 producer.give_up(_EXIT_SECONDS)
-        producer.take_back()
+        producer.forget_uncommitted()
         self._gaps.close(in_file=producer.state.summary_bytes != size_bytes)
 
     def _end(self) -> None:
@@ -320,7 +331,7 @@ class PoolSink(BaseSink):
         self._closed = True
         if producer.end() and not self._is_writing:  # an outer call may be in the middle of a file
             self._files.trim(producer.state)
-        # Not before: a child that is forked meanwhile must be told, or it would wait for a lock that nobody gives back.
+        # Not before: a child that is forked meanwhile must be abandoned, or it waits for a lock that stays held.
         forks.unregister(self)
 
     def service(self) -> float | None:

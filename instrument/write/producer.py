@@ -1,13 +1,27 @@
 """Producer side of the rings: number, copy and publish events, and wait for the workers.
 
+The problem: the training thread has to hand an event over in microseconds, to one of several workers, in an order that
+the file keeps. It may be interrupted between any two instructions, by a `KeyboardInterrupt` or by a signal handler that
+flushes or closes; and it must never wait for something that will not happen.
+
+The strategy:
+
 - An event is numbered, copied and published in this order, so that an exception in between leaves no gap. Workers
-  commit in the order of the numbers (`worker.py`).
-- It goes to the worker of the one before as long as that one keeps up, and to another, started when first needed, when
-  the ring fills. What `stage` was given lies in the ring already.
-- A record larger than a ring is written by the trainer itself, when everything before it is committed.
-- Whoever waits receives what workers report and replaces those that die. Nobody waits for a disk that takes nothing,
-  nor for workers that will not come: then the rings are emptied in this process (`take_over`).
-- A signal handler may call anything here in the middle of anything else, but `pack`, `publish` and `stage`.
+  commit in the order of the numbers (`worker.py`). `_in_flight` remembers the event that is being published: whether it
+  was can be read off the ring's head afterwards.
+- An event goes to the worker of the one before as long as that worker keeps up, and to another one, started when first
+  needed, when its ring fills. Small trainings thus have one worker, which stays awake between two steps.
+- Arrays that were staged lie in the ring already, where the record will have them: one copy, not two.
+- A record that is larger than a ring is committed by this process as soon as everything before it is committed.
+- Each wait is one loop, `_wait`: it receives what workers report, replaces dead ones, and ends when the condition
+  holds, when the disk takes nothing, or with `WorkerUnavailable`. Workers that commit nothing for a minute are killed.
+- When no worker can be had, `take_over` empties the rings here.
+
+A signal handler may call any method in the middle of another, except `pack`, `publish` and `stage`, which the sink
+guards.
+
+Rejected: one ring for all workers. They would need a lock to take records out of it, which somebody has to free when
+its holder is killed. Rejected as well: dealing events out in turn. It wakes every worker for every few events.
 """
 
 from __future__ import annotations
@@ -21,7 +35,7 @@ from instrument.events import Event
 from instrument.ringfile import record
 from instrument.ringfile.commit import Job, Report
 from instrument.ringfile.control import State
-from instrument.ringfile.record import Packed, Staged
+from instrument.ringfile.record import Packed, StagedArray
 from instrument.write.consumer import Consumer, Drain
 from instrument.write.ring import Ring
 from instrument.write.supervisor import Supervisor
@@ -52,8 +66,8 @@ _InFlight = tuple[Ring, int, int]
 class Producer:
     """The trainer's end of the rings of a supervisor, of `ring_bytes` each.
 
-    `consumer` is what empties them in this process when there is no worker. `drop_when_full` says that nobody waits for
-    room. Not for several threads at a time: whoever calls holds the sink's lock. Whatever waits raises
+    `consumer` makes what empties them in this process when there is no worker. With `drop_when_full` no event waits
+    for room. Not for several threads at a time: the caller holds the sink's lock. Methods that wait raise
     `WorkerUnavailable`.
     """
 
@@ -72,8 +86,8 @@ class Producer:
         self.met_full_disk = False
         #: How long it took to wait for room.
         self.stalled_seconds = 0.0
-        #: What `stage` gave for the next event, by the `id` of each.
-        self.staged: dict[int, Staged] = {}
+        #: What `stage` returned for the next event, by the `id` of each.
+        self.staged: dict[int, StagedArray] = {}
         #: Set when this process has taken the place of the workers.
         self.drain: Drain | None = None
         self._ring_bytes = ring_bytes
@@ -89,7 +103,7 @@ class Producer:
 
     @property
     def state(self) -> State:
-        """What is committed."""
+        """The committed state."""
         return self.pool.state if self._last_state is None else self._last_state
 
     @property
@@ -112,15 +126,15 @@ class Producer:
         return self._rings[index].unread_bytes
 
     def _warm_up(self, length: int) -> None:
-        """From the first large event on, all of the rings' memory is needed."""
+        """Have all of the rings' memory mapped, from the first large event on."""
         if length > _LARGE_BYTES and not self._is_warm:
             self._is_warm = True
             self.supervisor.populate()
 
     # ------------------------------------------------------------------ parts of the next event
 
-    def stage(self, array: NDArray[Any]) -> Staged | None:
-        """Return a copy that lies where the next event will need it, valid until that is published; None: no room."""
+    def stage(self, array: NDArray[Any]) -> StagedArray | None:
+        """Return a copy where the next record will have it, valid until that is published; None if there is no room."""
         if not self.staged:
             if not self._is_warm:
                 self._warm_up(array.nbytes)
@@ -138,7 +152,7 @@ class Producer:
             place = ring.stage(piece)
         if place is None:
             return None
-        staged = Staged(array, place, offset)
+        staged = StagedArray(array, place, offset)
         self.staged[id(staged)] = staged
         return staged
 
@@ -180,7 +194,7 @@ class Producer:
         ):
             return False
         if self.is_over and self.pool.committed_sequence < sequence:  # closed by a signal handler before it was there
-            ring.take_back(sent[1])
+            ring.unpublish(sent[1])
             self._in_flight = None
             return False
         self.last_sequence = sequence
@@ -224,19 +238,12 @@ class Producer:
             self.last_sequence + 1,
         )  # in case that something comes behind the next store
         try:
-            self.pool.state = committer.apply(before, [encode(self.last_sequence + 1, self._with_arrays(event))])
+            event = record.with_arrays(event, self.staged)
+            self.pool.state = committer.apply(before, [encode(self.last_sequence + 1, event)])
         finally:
             committer.close()  # a worker may cut or replace the files before the next time
         self._count_published()
         return before, self.pool.state
-
-    def _with_arrays(self, event: Event) -> Event:
-        """Return the event with arrays for what was staged, which stays where it is until something is published."""
-        items = [
-            item._replace(payload=item.payload.array()) if id(item.payload) in self.staged else item  # type: ignore[union-attr]
-            for item in event.items
-        ]
-        return event._replace(items=items)
 
     # ------------------------------------------------------------------ waiting
 
@@ -344,8 +351,8 @@ class Producer:
             self.drain.close()
         return self.supervisor.end()
 
-    def take_back(self) -> None:
-        """What was published last is no event that could be missing."""
+    def forget_uncommitted(self) -> None:
+        """Count as published only what is committed: the last record was no event that could be missing."""
         self.last_sequence = self.pool.committed_sequence
 
     def release(self) -> int:
@@ -368,7 +375,7 @@ class Producer:
         return left
 
     def abandon(self) -> None:
-        """In a forked child: nothing of this is any business of it."""
+        """Do nothing any more, in a forked child."""
         self.is_over = True
         if self._last_state is None:
             self.supervisor.abandon()

@@ -21,7 +21,7 @@ from instrument.events import LINEAGE_KINDS, Event
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Diagnostic
 from instrument.ringfile.control import State
-from instrument.ringfile.record import Staged
+from instrument.ringfile.record import StagedArray
 from instrument.write import resume
 from instrument.write.diagnostics import Diagnostics, GapRecorder
 
@@ -42,7 +42,7 @@ class Target:
 
     `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `dialects.LAYOUTS`; names of
     TensorBoard's files have neither suffix nor device, but `rank`, which is None outside of a training of several.
-    With `is_start` the first file says so: this recorder is a start of the run in the directory.
+    With `is_start` the first file records that this recorder is a start of the run in the directory.
     """
 
     directory: str
@@ -58,7 +58,7 @@ class Target:
 
     @property
     def first_kind(self) -> tuple[str, int]:
-        """The kind and the device in the name of the first file."""
+        """Kind and device in the name of the first file."""
         if LAYOUTS[self.dialect].has_mindspore:
             return self.kind, self.device
         return names.TENSORBOARD, -1 if self.rank is None else self.rank
@@ -103,7 +103,7 @@ class Sink(Protocol):
     def emit(self) -> None:
         """Log the messages that wait. The caller must hold no lock that a logging handler could want."""
 
-    def stage(self, array: NDArray[np.generic]) -> Staged | None:
+    def stage(self, array: NDArray[np.generic]) -> StagedArray | None:
         """Return a copy of a contiguous array of numbers, valid until the next `write`, which need not copy it again.
 
         None: there is no room for it.
@@ -198,7 +198,7 @@ class Files:
     """
 
     def __init__(self, target: Target) -> None:
-        # A worker, and whoever writes later, may stand in another directory.
+        # A worker, and a later call, may have another working directory.
         self.target = target = replace(target, directory=os.path.abspath(target.directory))
         self.layout = LAYOUTS[target.dialect]
         self.seconds = int(time.time())
@@ -223,13 +223,13 @@ class Files:
             writer.close()
         name = names.recognise(os.path.basename(self.summary_path))
         self.seconds = name.seconds if name is not None else self.seconds
-        #: Where tensors go as `.npy`; empty where nobody asked.
+        #: Where tensors go as `.npy`; empty if they are not exported.
         self.export_directory = self._claim_export_directory()
         #: Called with the place and the base name of each further file before anything is written to it.
         self.on_made: Callable[[int, str], None] | None = None
 
     def _claim_export_directory(self) -> str:
-        """Make the directory for tensors as `.npy` and return its path; empty where nobody asked for them.
+        """Make the directory for tensors as `.npy` and return its path; empty if they are not exported.
 
         Recorders that begin in the same second have one each: the next second's where it is taken, as event files have.
         """
@@ -244,7 +244,7 @@ class Files:
             except FileExistsError:
                 continue
             except OSError:
-                pass  # exporting says why
+                pass  # the export reports why
             return path
         raise AssertionError("there is no end of seconds")
 

@@ -1,4 +1,4 @@
-"""Start, watch and replace the worker processes of a ring, and know when to stop trying.
+"""Start, watch and replace the worker processes of a pool, and know when to stop trying.
 
 The problem: a worker can fail in many ways. There may be no interpreter to start, or one that runs another program; its
 environment may have been removed since; it may be killed, crash over a record, or hang before it does anything. None of
@@ -7,21 +7,22 @@ this may lose a record, hold up the training for long, or start processes withou
 The strategy:
 
 - A worker is started as a process that the script never sees (`processes.py`), with the shared memory, an eventfd
-  for each party, and one end of a socket pair. Ready to look into its ring, it says so in the shared memory. One that
-  is not ready within `_READY_SECONDS` is killed. After `_STARTS_OF_AN_INTERPRETER` failures in a row the next
+  for each party, and one end of a socket pair. When it is ready to look into its ring, it says so in shared memory. One
+  that is not ready within `_READY_SECONDS` is killed. After `_STARTS_OF_AN_INTERPRETER` failures in a row the next
   interpreter is tried.
 - Death is end-of-file on the socket, or the process's handle. The successor gets the same ring and skips what is
-  committed. A record that was in hand at twenty deaths in a row is left out (`poison.py`).
+  committed. A record that was claimed at twenty deaths in a row is left out (`Poison`).
 - Every number of attempts has a bound: `MOST_STARTS` in the life of a recorder, whatever happens. When a bound is
-  reached, when no interpreter is left, or when the system gives no process for `_PATIENCE_SECONDS`, `exhausted` says
-  why: then the trainer reads the rings and writes the files itself (`pool.py`), so that nothing is lost.
+  reached, when no interpreter is left, or when the system gives no process for `_PATIENCE_SECONDS`, `exhausted` holds
+  the reason: then the trainer empties the rings and writes the files itself (`producer.py`), so that nothing is lost.
 - When the trainer ends, for whatever reason, the other ends of the sockets see it; workers drain their rings and end.
 
-A signal handler may call anything here in the middle of anything else. So a worker is replaced in one store, nothing is
-closed before `release`, and of two processes for one ring the second waits for the end of the first (`worker.py`).
+A signal handler may call any method in the middle of another. So a worker is replaced in one store, nothing is closed
+before `release`, and of two processes for one ring the second waits for the end of the first (`worker.py`).
 
-Rejected: to trust a process that was started. A program that is no interpreter runs happily for ever, and everybody
-would wait for it.
+Rejected: to trust a process that was started. A program that is no interpreter runs happily for ever, and the training
+would wait for it. Rejected as well: `multiprocessing` or a child of the trainer. Scripts that wait for all their
+children would wait for workers, and a signal to the group of the trainer would end them before they have written.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _EXIT_SECONDS = 10.0
 class Supervisor:
     """Up to `count` workers, each with a ring of `ring_bytes`; the first is started at once.
 
-    Not for several threads at a time: whoever calls holds the sink's lock.
+    Not for several threads at a time: the caller holds the sink's lock.
 
     Raises:
         OSError: shared memory, descriptors or a process are not to be had, or there is no interpreter.
@@ -88,13 +89,13 @@ class Supervisor:
         self._close = weakref.finalize(self, _close, self._fds, self._created, self.monitor.waker)
         self._close.atexit = False  # the end of the process does the same, and later
         try:
-            self._share(count, ring_bytes)
+            self._create_memory(count, ring_bytes)
             self._start(0)
         except BaseException:
             self.shut_down()
             raise
 
-    def _share(self, count: int, ring_bytes: int) -> None:
+    def _create_memory(self, count: int, ring_bytes: int) -> None:
         target = self._files.target
         export_directory = os.path.basename(self._files.export_directory)
         header = headers.of_this_process(target.dialect, count, ring_bytes, target.max_file_bytes, export_directory)
@@ -177,7 +178,7 @@ class Supervisor:
 
     @property
     def usable(self) -> list[int]:
-        """The workers that run or, being missing, will have a successor; never none."""
+        """The workers that run or, if none does, those that will have a successor; never empty."""
         return [index for index, worker in self._workers.items() if worker is not None] or list(self._workers)
 
     @property
@@ -225,7 +226,7 @@ class Supervisor:
                 self._restart(index)
 
     def wake_monitor(self) -> None:
-        """Have the monitor look for missing workers: whoever heard of their end first may look no more."""
+        """Have the monitor look for missing workers: the call that saw their end may be the last one."""
         if self._is_worker_missing or self.exhausted:
             self.monitor.wake()
 
@@ -332,7 +333,7 @@ class Supervisor:
 
         The monitor's descriptors are for its thread to close.
         """
-        # An interrupt in `end` leaves workers that nobody has told.
+        # After an interrupt in `end` some workers still run.
         for worker in self._created:
             worker.disconnect()
         if is_empty and self._fds and self.ring_path:
@@ -346,13 +347,13 @@ class Supervisor:
         return not self.pool.is_busy and all(ring.tail == ring.head for ring in self.pool.rings)
 
     def shut_down(self) -> None:
-        """`end` and `release`, where no monitor runs."""
+        """End and release everything, where no monitor runs."""
         self.end()
         self.release()
         self.monitor.close()
 
     def abandon(self) -> None:
-        """In a forked child: close the inherited ends, so that the workers see when the real trainer is gone."""
+        """Close the inherited ends in a forked child, so that the workers see when the real trainer is gone."""
         for worker in self._created:
             worker.close()
         self._close.detach()  # to shut the monitor's end down would end the parent's monitor
