@@ -18,12 +18,12 @@ class Forkable(Protocol):
 _open: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def tell(object_: Forkable) -> None:
-    """Call its `abandon` in each child that this process forks, until `forget` or its end."""
+def register(object_: Forkable) -> None:
+    """Call its `abandon` in each child that this process forks, until `unregister` or its end."""
     _open.add(object_)
 
 
-def forget(object_: Forkable) -> None:
+def unregister(object_: Forkable) -> None:
     _open.discard(object_)
 
 

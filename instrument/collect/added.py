@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.ringfile.record import Staged
+from instrument.ringfile.record import StagedArray
 from instrument.values import Item
 from instrument.write.limits import is_too_large
 from instrument.write.sink import Sink
@@ -80,7 +80,7 @@ class Added:
         """Copy what is staged: another event is written first."""
         if self._has_staged:
             for key, item in list(self._items.items()):
-                if isinstance(item.payload, Staged):
+                if isinstance(item.payload, StagedArray):
                     self._items[key] = item._replace(payload=item.payload.copy())
             self._has_staged = False
 

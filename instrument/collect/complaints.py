@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from instrument.codec import event as event_codec
 from instrument.errors import RecordingError
-from instrument.ringfile.commit import Notice
+from instrument.ringfile.commit import Diagnostic
 from instrument.values import Item
 from instrument.write.limits import item_bound_bytes
 
@@ -92,7 +92,7 @@ def of_unrecorded(path: str, keys: Sequence[tuple[str, str]]) -> None:
                     path, named, more)  # fmt: skip
 
 
-def what_happened(notice: Notice) -> str:
+def what_happened(notice: Diagnostic) -> str:
     """An error of the writing side, as an exception says it."""
-    what = _WHAT_HAPPENED.get(notice.what, "Step {} is lost").format(notice.step)
+    what = _WHAT_HAPPENED.get(notice.kind, "Step {} is lost").format(notice.step)
     return f"{what}, in {notice.path}: {notice.reason}"

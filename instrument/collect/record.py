@@ -98,7 +98,7 @@ class SummaryRecord:
         self._dialect = options.dialect
         self._session = Session() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
-        resume.mention(self._sink.path)
+        resume.warn_if_resumed(self._sink.path)
         self._added = Added(self._sink)
         #: What samples the system for this recorder.
         self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
@@ -107,7 +107,7 @@ class SummaryRecord:
         self._close_sink = weakref.finalize(self, _close, self._added, self.beside, self._sink, self._ending)
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
         self._inbox = ops.Inbox()
-        forks.tell(self)
+        forks.register(self)
 
     # ------------------------------------------------------------------ what a user calls
 
@@ -318,8 +318,8 @@ class SummaryRecord:
         """In the thread that samples: an event between those of this recorder; none of its errors is taken."""
         with self._lock:
             self._added.keep()
-            self._sink.write(event, says=False)
-        self._sink.say()  # a logging handler may want to record something
+            self._sink.write(event, emit=False)
+        self._sink.emit()  # a logging handler may want to record something
 
     def _write(self, step: int, items: Sequence[Item], scalars: Mapping[str, float]) -> bool:
         for item in items:

@@ -1,8 +1,24 @@
-"""The order of a file's events, and what becomes of an event that cannot be written.
+"""Committing events to their files: the order, the limits of size, and gaps for events that cannot be written.
 
-Encoding runs in any worker and in any order; a `Job` is its result. Committing happens in order: whoever holds the next
-sequence number appends its frames behind the committed length and publishes the new state. `State` is all that a
-successor needs to carry on: what lies behind its lengths was never committed and is cut off.
+The problem: an event may have parts in up to four files. Whichever process writes them may be killed in the middle, and
+its successor, a reader or the next recorder must be able to tell what counts. An event that cannot be encoded, or for
+which a file has no room, must neither stop the others nor disappear without a trace.
+
+The strategy:
+
+- Encoding runs in any worker and in any order; a `Job` is its result. Committing happens in the order of the sequence
+  numbers: the process that holds the next ones appends their frames behind the committed lengths, in one write a file,
+  and publishes the new `State`.
+- `State` is all that a successor needs. What stands behind its lengths was never committed, and is cut off. So an event
+  is in all of its files or in none.
+- An event that cannot be written becomes a job too, with a gap in its place: each number is committed exactly once.
+- Near the limit of a file's size, room is kept for one gap, so that the file itself records that it is full.
+
+The code is pure but for `Committer`'s files, for which a stand-in can be given: the workers, the sink without workers,
+recovery and readers of rings without processes all commit with it, and thus agree to the byte.
+
+Rejected: a journal beside the files. It would have to be written and synchronised for each event; the ring is one
+already. Rejected as well: fsync at each commit. It costs milliseconds, and protects only from crashes of the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +39,7 @@ from instrument.ringfile.control import State
 if TYPE_CHECKING:
     from instrument.values import Gap
 
-#: Files by their place in the layout of MindSpore's dialect; the first one of any layout says what is missing.
+#: Files by their place in the layout of MindSpore's dialect; the first one of any layout records gaps.
 SUMMARY, LINEAGE = 0, 1
 #: A file with less room than this share of its limit is closed by the first event that does not fit.
 CLOSING_SHARE = 1 / 8
@@ -31,24 +47,27 @@ CLOSING_SHARE = 1 / 8
 NO_FRAMES: Sequence[wire.Pieces] = ([], [], [], [])
 
 
-class Notice(NamedTuple):
-    """A word to the trainer. `what` is "lost" (an event is missing), "stalled" (nothing can be written at the moment),
-    "gone" (a file was taken away with what was written before), "limit" (a file is full), "large" (an event is too
-    large for what is left of a file), "export" or "sync"."""
+class Diagnostic(NamedTuple):
+    """A problem that is reported to the trainer.
 
-    what: str
+    `kind` is "lost" (an event is missing), "stalled" (nothing can be written at the moment), "kept" (the ring file has
+    what could not be written), "gone" (a file was taken away with what was written before), "limit" (a file is full),
+    "large" (an event is too large for what is left of a file), "export" or "sync".
+    """
+
+    kind: str
     step: int
     path: str
     reason: str
 
 
-Report = Callable[[Notice], None]
+Report = Callable[[Diagnostic], None]
 
 
 class Job(NamedTuple):
     """An encoded event: framed pieces for each file of the layout; `paths` names the files.
 
-    `gaps` are the items by which it says what is missing before it; `events` is 0 for one that says nothing else.
+    `gaps` are its items that record what is missing before it; `events` is 0 if it has nothing else.
     """
 
     sequence: int
@@ -68,7 +87,7 @@ class Job(NamedTuple):
         return wire.size(self.frames[file])
 
     def without_frames(self) -> Job:
-        """The job of an event that is not written."""
+        """Return the job of an event that is not written."""
         return self._replace(failed=True, frames=NO_FRAMES)
 
     def has_part_in(self, file: int) -> bool:
@@ -81,7 +100,7 @@ def encode(sequence: int, event: Event, paths: tuple[str, ...], report: Report, 
     try:
         frames = _frames(event, layout)
     except Exception as error:  # noqa: BLE001  the edge of a worker: one event's fault must not stop the others
-        return lose(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
+        return lost_job(sequence, event, paths, f"it cannot be encoded: {error!r:.500}", report, layout)
     events = 0 if gaps and len(event.items) == len(gaps) and not event.scalars else 1
     return Job(sequence, event.step, event.wall_time, frames, paths, events=events, gaps=gaps)
 
@@ -97,21 +116,21 @@ def _frames(event: Event, layout: Layout) -> list[wire.Pieces]:
     ]
 
 
-def lose(
+def lost_job(
     sequence: int, event: Event, paths: tuple[str, ...], reason: str, report: Report, layout: Layout = MINDSPORE
 ) -> Job:
-    """Report an event that cannot be written, and have its file say so at its place, behind what it says itself."""
+    """Report an event that cannot be written; return the job of a gap in its place, behind its own gaps."""
     from instrument.values import Gap  # most workers never need one
 
     step = event.step
-    report(Notice("lost", step, paths[SUMMARY], reason))
+    report(Diagnostic("lost", step, paths[SUMMARY], reason))
     gap = gap_item(Gap(1, step, step, reason))
     frames = _frames(Event(step, event.wall_time, [*_gaps(event), gap]), layout)
     return Job(sequence, step, event.wall_time, frames, paths, failed=True)
 
 
 def gap_event(gap: Gap) -> Event:
-    """Return an event of this time that says nothing but what is missing."""
+    """Return an event of this time that holds nothing but a gap."""
     return Event(gap.first_step, time.time(), [gap_item(gap)])
 
 
@@ -221,7 +240,7 @@ class Committer:
                 continue
             closes = limit - self.reserve_bytes(file) - length < limit * CLOSING_SHARE
             full |= closes << file
-            self._report(Notice("limit" if closes else "large", job.step, job.paths[file], limit_reason(limit)))
+            self._report(Diagnostic("limit" if closes else "large", job.step, job.paths[file], limit_reason(limit)))
         return accepted, full
 
     def reserve_bytes(self, file: int) -> int:
@@ -238,7 +257,7 @@ class Committer:
             self._close(file)
             raise
         if start < length:
-            self._report(Notice("gone", jobs[0].step, path, "it was deleted or cut"))
+            self._report(Diagnostic("gone", jobs[0].step, path, "it was deleted or cut"))
         return start, end
 
     def _writer(self, file: int, job: Job, path: str, length: int) -> tuple[OpenFile, int, wire.Pieces]:

@@ -46,7 +46,7 @@ class State(NamedTuple):
 
     @property
     def lengths(self) -> list[int]:
-        """The committed lengths of all files that there may be."""
+        """Committed lengths of all files that there may be."""
         return [self.summary_bytes, self.lineage_bytes, self.scalars_bytes, self.others_bytes]
 
 

@@ -1,13 +1,22 @@
-"""The head of a ring file: who wrote it, for which event files, and where its parts lie.
+"""Header of a ring file: who wrote it, for which event files, and where its parts lie; and how such a file is made.
 
-The first 2,048 bytes are written once, before the file has its name. Behind them are slots for the names of the event
-files, each filled in when its file is made. Both have checksums. Names are base names of event files, never paths:
-whoever recovers a hostile file writes nowhere but into event files of the ring's own directory.
+The problem: a ring file is found by processes that did not make it, perhaps on another machine, perhaps years later,
+perhaps damaged or made by somebody hostile. They have to tell if its processes still live, and which files it is for.
+
+The strategy: the first 2,048 bytes are written once, before the file has its name. Behind them are slots for the names
+of the event files, each filled in when its file is made. Both have checksums. Names are base names of event files,
+never paths: recovery of a hostile file writes nowhere but into event files of the ring's own directory.
 
     0      header: fixed fields, then host, dialect and export directory as texts
     2048   four slots of 512 bytes for the names of the event files
     4096   control words (`control.py`)
     ...    the data of each ring, from a multiple of the page size on
+
+A file is made under another name, allocated, locked and filled in, and then renamed: a process that finds it by its
+name finds it whole. Its data are allocated since touching a hole while the disk is full kills a process.
+
+Rejected: one file for the header and one for each ring, and texts such as JSON. Several files can be copied or deleted
+apart from each other, and texts have no place of fixed size that a slot can be filled into later.
 """
 
 from __future__ import annotations
@@ -213,9 +222,6 @@ def is_ring_file(name: str) -> bool:
 
 def create(directory: str, header: Header) -> tuple[str, int]:
     """Make a ring file that this process holds, with its data allocated; return its path and an open descriptor.
-
-    The data are allocated since a hole that is touched while the disk is full ends the process.
-
     Raises:
         OSError: the file cannot be made, allocated or mapped there.
     """
@@ -231,7 +237,7 @@ def create(directory: str, header: Header) -> tuple[str, int]:
         try:
             is_taken = os.path.lexists(path)
             if not is_taken:
-                locks.hold(fd)
+                locks.acquire_shared(fd)
                 initialise(fd, header)
                 os.rename(partial, path)
         except BaseException:

@@ -19,7 +19,7 @@ _LOCK = struct.Struct("hhqqi0q")
 _REFUSED = (errno.EAGAIN, errno.EACCES)
 
 
-def hold(fd: int) -> bool:
+def acquire_shared(fd: int) -> bool:
     """Take the read lock until the last copy of `fd` is closed; return False where there are no locks."""
     try:
         return _set(fd, fcntl.F_RDLCK)
@@ -27,7 +27,7 @@ def hold(fd: int) -> bool:
         return False
 
 
-def take(fd: int) -> bool:
+def acquire_exclusive(fd: int) -> bool:
     """Take the write lock until `fd` is closed; return False where somebody holds a lock.
 
     Raises:

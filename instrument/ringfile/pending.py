@@ -1,8 +1,8 @@
 """Show what rings without living processes hold as the ends of their event files, without changing anything on disk.
 
-Whoever lists a directory calls `look` before its event files are opened; from then on `access.OpenFile` gives each of
-them with its tail. A ring is decoded once. When its file is gone, somebody has appended the tails, and the event files
-are read as they are.
+Code that lists a directory calls `look` before its event files are opened; from then on `access.OpenFile` gives each of
+them with its tail. A ring is decoded once. When its file is gone, the tails have been appended, and the event files are
+read as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FINGERPRINT_BYTES = 64
 
 @dataclass
 class Pending:
-    """What is known of one ring file: the event files that have a tail, how many events these hold, and damage."""
+    """The content of one ring file: the event files that have a tail, how many events these hold, and damage."""
 
     state: State
     files: list[Identity] = field(default_factory=list)
@@ -42,40 +42,40 @@ class Pending:
         return self.state[2]
 
 
-#: Directory -> path of a ring file without living processes -> what is known of it.
-_known: dict[str, dict[str, Pending]] = {}
+#: Directory -> path of a ring file without living processes -> what it holds.
+_pending: dict[str, dict[str, Pending]] = {}
 
 
 def look(directory: str, rings: Iterable[str]) -> None:
-    """Learn what the rings of a directory hold; `rings` are the paths of all ring files in it."""
-    known = _known.get(directory, {})
+    """Read what the rings of a directory hold; `rings` are the paths of all ring files in it."""
+    previous = _pending.get(directory, {})
     current: dict[str, Pending] = {}
     for path in rings:
         with suppress(FileNotFoundError):
-            before = known.get(path)
+            before = previous.get(path)
             state = _state(path)
             pending = before if before is not None and before.state == state else _read(path, state)
             if pending is not None:
                 current[path] = pending
     shown = {identity for pending in current.values() for identity in pending.files}
-    for pending in known.values():
+    for pending in previous.values():
         for identity in pending.files:
             if identity not in shown:
                 access.set_tail(identity, None)
     if current:
-        _known[directory] = current
+        _pending[directory] = current
     else:
-        _known.pop(directory, None)
+        _pending.pop(directory, None)
 
 
 def damage(directory: str) -> list[Damage]:
     """Return what of the rings of a directory, which `look` was called for, cannot be used."""
-    return [one for pending in _known.get(directory, {}).values() for one in pending.damage]
+    return [damaged for pending in _pending.get(directory, {}).values() for damaged in pending.damage]
 
 
 def waiting(directory: str) -> dict[str, Pending]:
-    """Return what is known of the rings of a directory, which `look` was called for, by their paths."""
-    return dict(_known.get(directory, {}))
+    """Return the content of the rings of a directory, which `look` was called for, by their paths."""
+    return dict(_pending.get(directory, {}))
 
 
 def is_recording(directory: str) -> bool:

@@ -89,7 +89,7 @@ _packers: dict[tuple[str, ...], tuple[Any, int, bytes]] = {}
 _codes: dict[Any, int] = {}
 
 
-class Staged:
+class StagedArray:
     """The payload of an item whose array lies in `place` already, at `offset` of the record's body."""
 
     __slots__ = ("dtype", "nbytes", "offset", "place", "shape")
@@ -111,6 +111,15 @@ class Staged:
     def copy(self) -> NDArray[np.generic]:
         """Return the array in memory of its own."""
         return self.array().copy()
+
+
+def with_arrays(event: Event, staged: Collection[int]) -> Event:
+    """Return an event with arrays for what was staged, which stays where it is until something is published."""
+    items = [
+        item._replace(payload=item.payload.array()) if id(item.payload) in staged else item  # type: ignore[union-attr]
+        for item in event.items
+    ]
+    return event._replace(items=items)
 
 
 # ---------------------------------------------------------------------- writing
@@ -212,7 +221,7 @@ def _code(dtype: np.dtype[Any]) -> int:
 def _buffer(payload: Any) -> Piece:
     if isinstance(payload, bytes):
         return payload
-    if isinstance(payload, Staged):
+    if isinstance(payload, StagedArray):
         return payload.place
     return memoryview(payload.ravel().view("u1")) if payload.size else b""
 

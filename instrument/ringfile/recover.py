@@ -95,7 +95,7 @@ def _recover(path: str, fd: int, export: Export | None, is_asked: bool) -> Recov
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise CorruptMessage("it is no regular file")
     try:
-        if not locks.take(fd):
+        if not locks.acquire_exclusive(fd):
             return None
     except OSError:
         if not is_asked and not _is_surely_dead(fd):
@@ -126,7 +126,7 @@ def _recover(path: str, fd: int, export: Export | None, is_asked: bool) -> Recov
     os.unlink(path)
     return Recovered(
         path, result.events, result.state.lost - taken.state.lost, result.state.refused - taken.state.refused,
-        tuple(tail.path for tail in result.tails if tail.data), tuple(one.reason for one in taken.damage),
+        tuple(tail.path for tail in result.tails if tail.data), tuple(damage.reason for damage in taken.damage),
     )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def _remove_unfinished(directory: str) -> None:
         except OSError:
             continue
         try:
-            if locks.take(fd):
+            if locks.acquire_exclusive(fd):
                 os.unlink(path)
         except OSError:
             pass

@@ -24,7 +24,7 @@ from instrument.eventfile.blocks import BlockReader
 from instrument.eventfile.reader import payloads
 from instrument.events import Event
 from instrument.ringfile import commit
-from instrument.ringfile.commit import Committer, Job, Notice, Report
+from instrument.ringfile.commit import Committer, Diagnostic, Job, Report
 from instrument.ringfile.control import State
 from instrument.ringfile.snapshot import Record, Snapshot
 from instrument.ringfile.unpack import unpack
@@ -49,16 +49,16 @@ class Tail:
 
 @dataclass
 class Replay:
-    """The tails of a snapshot's files and the state that they lead to; `notices` are what a worker would report."""
+    """The tails of a snapshot's files and the state that they lead to; `diagnostics` are what a worker would report."""
 
     snapshot: Snapshot
     tails: list[Tail]
     state: State
-    notices: list[Notice] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
     @property
     def events(self) -> int:
-        """How many events the tails hold."""
+        """Number of events in the tails."""
         return self.state.events - self.snapshot.state.events
 
 
@@ -73,15 +73,15 @@ def replay(snapshot: Snapshot, watch: Watch | None = None) -> Replay:
         OSError: an event file cannot be looked at.
     """
     directory = os.path.dirname(snapshot.path)
-    files: dict[str, _Appended] = {}
+    files: dict[str, _TailBuffer] = {}
 
-    def open_file(path: str) -> _Appended:
-        return files.setdefault(path, _Appended(path))
+    def open_file(path: str) -> _TailBuffer:
+        return files.setdefault(path, _TailBuffer(path))
 
-    notices: list[Notice] = []
+    diagnostics: list[Diagnostic] = []
     layout = LAYOUTS[snapshot.header.dialect]
     paths = tuple(os.path.join(directory, name) if name else "" for name in snapshot.names[: len(layout.roles)])
-    committer = Committer(snapshot.header.max_file_bytes, notices.append, layout, open_file)
+    committer = Committer(snapshot.header.max_file_bytes, diagnostics.append, layout, open_file)
     state = snapshot.state
     is_behind = not snapshot.is_exact and any(
         path and _size(path) < committed_bytes for path, committed_bytes in zip(paths, state.lengths, strict=False)
@@ -89,7 +89,7 @@ def replay(snapshot: Snapshot, watch: Watch | None = None) -> Replay:
     records = [each for each in snapshot.records if is_behind or each.sequence > state.sequence]
     batch: list[Job] = []
     size = 0
-    for job in _jobs(snapshot, records, paths, notices.append, watch):
+    for job in _jobs(snapshot, records, paths, diagnostics.append, watch):
         batch.append(job)
         size += job.total_bytes
         if size >= _BATCH_BYTES:
@@ -102,7 +102,7 @@ def replay(snapshot: Snapshot, watch: Watch | None = None) -> Replay:
             appended = files.get(path)
             data = b"" if appended is None else appended.data
             tails.append(_tail(path, committed_bytes, data, snapshot.is_exact, is_behind))
-    return Replay(snapshot, tails, state, notices)
+    return Replay(snapshot, tails, state, diagnostics)
 
 
 def _jobs(
@@ -126,7 +126,7 @@ def _jobs(
             watch(event)
         job = commit.encode(each.sequence, event, paths, report, layout)
         if any(job.has_part_in(file) and not path for file, path in enumerate(paths)):
-            job = commit.lose(each.sequence, event, paths, "the name of its file is unknown", report, layout)
+            job = commit.lost_job(each.sequence, event, paths, "the name of its file is unknown", report, layout)
         yield job
 
 
@@ -136,13 +136,13 @@ def _lost(
     from instrument.values import Gap
 
     count = min(count, _MOST_TOGETHER)
-    report(Notice("lost", near.step, paths[0], reason))
+    report(Diagnostic("lost", near.step, paths[0], reason))
     event = Event(near.step, near.wall_time, [commit.gap_item(Gap(count, near.step, near.step, reason))])
     job = commit.encode(sequence, event, paths, report, LAYOUTS[snapshot.header.dialect])
     return job._replace(failed=True, events=count)
 
 
-class _Appended:
+class _TailBuffer:
     """Stands for an event file while its tail is made: what is appended stays in memory."""
 
     def __init__(self, path: str) -> None:

@@ -32,7 +32,7 @@ from instrument.ringfile.control import (
 )
 from instrument.ringfile.header import CONTROL_AT, Header
 
-#: More bytes than this no recorder leaves behind.
+#: No recorder leaves more bytes than this behind.
 _MOST_UNREAD_BYTES = 1 << 30
 #: The search behind damage checks heads of no more bytes than so many times the ring's.
 _SEARCH_SHARE = 4
@@ -97,12 +97,12 @@ def _take(fd: int, path: str) -> Snapshot | None:
     if len(front) < CONTROL_AT + 8 * CONTROL_WORDS:
         raise CorruptMessage(f"a ring file of {len(front)} bytes ends inside its control words")
     control = Control(memoryview(front)[CONTROL_AT:].cast("Q"))
-    if lives(fd, header, control):
+    if has_living_process(fd, header, control):
         return None
     return _read(fd, path, header, control, headers.decode_names(front))
 
 
-def lives(fd: int, header: Header, control: Control) -> bool:
+def has_living_process(fd: int, header: Header, control: Control) -> bool:
     """Return True where a process of a ring file lives, or may live.
 
     Where the file system has no locks, processes of this machine are looked for by their numbers; those of another
@@ -136,12 +136,12 @@ def _read(fd: int, path: str, header: Header, control: Control, names: list[str]
     runs_on = header.boot_id == locks.boot_id() != bytes(16)
     is_exact = runs_on and header.inode == os.fstat(fd).st_ino
     snapshot = Snapshot(path, header, state, [] if is_unused else names, is_exact)
-    found: dict[int, Record] = {}
+    records: dict[int, Record] = {}
     for index, (tail, head) in enumerate(ends):
         for each in _Ring(snapshot, fd, index, trusts_unsealed=runs_on).records(tail, head):
             if each.sequence > state.sequence or not is_exact:
-                found.setdefault(each.sequence, each)
-    snapshot.records = [found[sequence] for sequence in sorted(found)]
+                records.setdefault(each.sequence, each)
+    snapshot.records = [records[sequence] for sequence in sorted(records)]
     return snapshot
 
 
@@ -165,7 +165,7 @@ class _Ring:
             return []
         data = self._copy(tail, head)
         self._budget = _SEARCH_SHARE * len(data)
-        found, position = [], 0
+        records, position = [], 0
         while position < len(data):
             try:
                 header = record.read_header(data, position, len(data) - position)
@@ -179,9 +179,9 @@ class _Ring:
             if header.kind == record.EVENT:
                 start = position + record.HEADER_BYTES
                 payload = data[start : start + header.length]
-                found.append(Record(header.sequence, payload, header.head_offset))
+                records.append(Record(header.sequence, payload, header.head_offset))
             position += header.end
-        return found
+        return records
 
     def _copy(self, tail: int, head: int) -> memoryview:
         """Return what stands between two positions in one piece; the end of a file that was cut is missing."""

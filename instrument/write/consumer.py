@@ -1,6 +1,18 @@
 """Consumer side of the rings: a record is decoded, encoded for its files, and committed when its turn comes.
 
-Workers use it for their rings, and the trainer for all of them when it has to do without workers.
+The problem: records are consumed in two places, by each worker from its own ring, and by the trainer from all rings
+when it has to do without workers; and both must do the same to the same record, or a takeover would lose or repeat
+events.
+
+The strategy: `Consumer` is all that is done to one record, and holds the open files; it knows neither processes nor
+waiting. The worker's loop (`worker.py`) and `Drain` choose the records. `Drain` takes them in the order of their
+numbers, a batch from whichever ring holds the next one, and tries again later while the disk takes nothing.
+
+A record whose bytes are damaged, or which killed its workers, becomes a gap in the file at its place instead of an
+event: its number must be committed all the same, since everything behind it waits for that.
+
+Rejected: to have the trainer start a thread for `Drain`. It runs where there may be no thread or process to be had, and
+the events that the training records meanwhile need the same files.
 """
 
 from __future__ import annotations
@@ -14,7 +26,7 @@ from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.events import Event
 from instrument.ringfile import commit
-from instrument.ringfile.commit import Job, Notice, Report
+from instrument.ringfile.commit import Diagnostic, Job, Report
 from instrument.ringfile.control import State
 from instrument.ringfile.unpack import unpack
 from instrument.write.npy_export import export_tensors
@@ -30,16 +42,16 @@ _RETRY_SECONDS = 0.2
 class Consumer:
     """Makes jobs of the records in a ring file's memory, and commits them to the event files in `directory`.
 
-    Records whose numbers are in `left_out` are reported as lost and leave a gap.
+    Records whose numbers are in `poisoned` are reported as lost and leave a gap.
     """
 
-    def __init__(self, pool: PoolMemory, directory: str, left_out: Sequence[int], report: Report) -> None:
+    def __init__(self, pool: PoolMemory, directory: str, poisoned: Sequence[int], report: Report) -> None:
         self.layout = LAYOUTS[pool.header.dialect]
         self._pool = pool
         self._directory = directory
         export = pool.header.export_directory
         self._export_directory = os.path.join(directory, export) if export else ""
-        self._left_out = left_out
+        self._poisoned = poisoned
         self._report = report
         self._encodes = not (export or self.layout.has_tensorboard)
         self.committer = commit.Committer(pool.header.max_file_bytes, report, self.layout)
@@ -57,11 +69,11 @@ class Consumer:
         except CorruptMessage as error:
             event = Event(0, time.time())
             reason = f"its record was overwritten in memory: {error}"
-            return commit.lose(chunk.sequence, event, self.paths, reason, self._report, self.layout)
+            return commit.lost_job(chunk.sequence, event, self.paths, reason, self._report, self.layout)
         if (event.items and not all(self.paths)) or (self.layout.has_tensorboard and not self.paths[-1]):
             self.paths = self._read_names()
-        if chunk.sequence in self._left_out:
-            return commit.lose(chunk.sequence, event, self.paths, "workers die of it", self._report, self.layout)
+        if chunk.sequence in self._poisoned:
+            return commit.lost_job(chunk.sequence, event, self.paths, "workers die of it", self._report, self.layout)
         if self._export_directory:
             export_tensors(event, self._export_directory, self._report)
         return commit.encode(chunk.sequence, event, self.paths, self._report, self.layout)
@@ -69,7 +81,7 @@ class Consumer:
     def commit_what_fits(self, state: State, jobs: Sequence[Job], publish: Callable[[State], None]) -> None:
         """Commit one after the other, and lose those for which there is no room."""
         for job in jobs:
-            gap = commit.lose(
+            gap = commit.lost_job(
                 job.sequence, Event(job.step, 0.0, job.gaps), job.paths, "the disk is full", _ignore, self.layout
             )
             attempts = [job, gap] if job.events else [job]
@@ -79,7 +91,7 @@ class Consumer:
                     break
                 except OSError as error:
                     if attempt is job and job.events:
-                        self._report(Notice("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
+                        self._report(Diagnostic("lost", job.step, job.paths[0], os.strerror(error.errno or 0)))
             else:
                 state = self.committer.apply(state, [job.without_frames()])
             publish(state)
@@ -147,7 +159,7 @@ class Drain:
                 return True
             self._next_try = time.monotonic() + _RETRY_SECONDS
             if not pool.is_stalled:
-                self._report(Notice("stalled", jobs[0].step, jobs[0].paths[0], os.strerror(error.errno or 0)))
+                self._report(Diagnostic("stalled", jobs[0].step, jobs[0].paths[0], os.strerror(error.errno or 0)))
                 pool.set_stalled(0, int(time.monotonic() * 1000))
             return False
         self._next_try = 0.0
@@ -161,7 +173,7 @@ class Drain:
         self._consumer.committer.close()
 
 
-def _ignore(notice: Notice) -> None:
+def _ignore(diagnostic: Diagnostic) -> None:
     pass
 
 
@@ -170,5 +182,5 @@ def free_bytes(path: str) -> int:
     try:
         status = os.statvfs(os.path.dirname(path))
     except OSError:
-        return sys.maxsize  # an attempt will tell
+        return sys.maxsize  # an attempt has to show it
     return status.f_bavail * status.f_frsize

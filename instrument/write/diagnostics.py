@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import replace
 
 from instrument.ringfile import commit
-from instrument.ringfile.commit import Notice
+from instrument.ringfile.commit import Diagnostic
 from instrument.values import Event, Gap
 
 log = logging.getLogger("instrument")
@@ -18,9 +18,9 @@ log = logging.getLogger("instrument")
 RING_FULL = "there was no room in memory"
 
 _AT_LIMIT = commit.limit_reason(0)[:-1]
-#: What is no error of recording.
+#: Kinds that are no errors of recording.
 _NO_ERRORS = ("limit", "large")
-#: What a `Notice` is about -> how the log says it.
+#: Kind of a `Diagnostic` -> level and text of its log message.
 _WORDING = {
     "lost": (
         logging.ERROR,
@@ -66,32 +66,62 @@ _WORDING = {
 class Diagnostics:
     """Collects what the writing side has to report: logged once for each cause, counted, and kept for `take_error`.
 
-    It is logged by `emit`, for which nobody should hold a lock: a logging handler may want to record something itself.
+    `emit` logs it, and must not be called under a lock: a logging handler may record something itself.
     """
 
     def __init__(self) -> None:
         self.errors = 0
         #: What `emit` has to log.
         self.waiting: deque[tuple[object, ...]] = deque()
-        self._logged: set[tuple[str, str, str]] = set()
-        self._first: Notice | None = None
-        self._lock = threading.RLock()  # a signal handler may have something to say in the middle of this
+        self._logged: set[tuple[str, ...]] = set()
+        self._first: Diagnostic | None = None
+        self._lock = threading.RLock()  # a signal handler may add something in the middle of `add`
 
-    def add(self, notice: Notice) -> None:
+    def add(self, diagnostic: Diagnostic) -> None:
+        """Count an error, and have it logged unless its cause was logged before."""
         with self._lock:
             # Each exported tensor is a file of its own; what keeps one from being written will keep the others.
-            path = os.path.dirname(notice.path) if notice.what == "export" else notice.path
-            cause = (notice.what, path, notice.reason)
-            if cause not in self._logged:
-                self._logged.add(cause)
-                self.note(*_WORDING[notice.what], notice._asdict())
-            if notice.what not in _NO_ERRORS:
+            path = os.path.dirname(diagnostic.path) if diagnostic.kind == "export" else diagnostic.path
+            if self._is_new(diagnostic.kind, path, diagnostic.reason):
+                self.note(*_WORDING[diagnostic.kind], diagnostic._asdict())
+            if diagnostic.kind not in _NO_ERRORS:
                 self.errors += 1
-                self._first = self._first or notice
+                self._first = self._first or diagnostic
+
+    def _is_new(self, *cause: str) -> bool:
+        """Return True the first time that a cause is given."""
+        is_new = cause not in self._logged
+        self._logged.add(cause)
+        return is_new
 
     def note(self, level: int, text: str, *arguments: object) -> None:
         """Have a message logged that is no error of recording."""
         self.waiting.append((level, text, *arguments))
+
+    def note_stall(self, path: str, step: int, drops_when_full: bool) -> None:
+        """Have it logged, once, that events come faster than they are written."""
+        if not self._is_new("stall"):
+            return
+        text = (
+            '%s is written more slowly than it is recorded: at step %d record() waits for room (on_full="block"). '
+            "Record less often, or give a larger queue_bytes."
+        )
+        if drops_when_full:
+            text = (
+                "%s is written more slowly than it is recorded: from step %d on, events for which there is no room "
+                'are dropped (on_full="drop"); record.stats.dropped counts them, and the file says where they are '
+                "missing. Record less often, or give a larger queue_bytes."
+            )
+        self.note(logging.WARNING, text, path, step)
+
+    def note_takeover(self, path: str, reason: str) -> None:
+        """Have it logged, once, that the training process does the work of the workers."""
+        if self._is_new("takeover"):
+            text = (
+                "No worker process writes %s any more (%s): the training process has written what they left, and goes "
+                "on writing it. Nothing is lost; recording costs the training thread more."
+            )
+            self.note(logging.WARNING, text, path, reason)
 
     def emit(self) -> None:
         """Log what waits for it."""
@@ -102,43 +132,46 @@ class Diagnostics:
                 return
             log.log(level, text, *arguments)  # type: ignore[arg-type]
 
-    def take_first(self) -> Notice | None:
+    def take_first(self) -> Diagnostic | None:
+        """Return the first error since the last call."""
         with self._lock:
             first, self._first = self._first, None
             return first
 
 
-class Missing:
-    """Counts events that are missing, until one that is taken has the gap in the file."""
+class GapRecorder:
+    """Counts the events that are missing from `path`, until the file itself records the gap."""
 
     def __init__(self, diagnostics: Diagnostics, path: str) -> None:
         self._diagnostics = diagnostics
         self._path = path
         self._gap: Gap | None = None
-        self.is_any = False
+        #: True while there are missing events that the file does not mention.
+        self.is_open = False
 
     def add(self, step: int, reason: str) -> None:
+        """Count a missing event; the reason of the first one is that of the gap."""
         gap = self._gap
-        self.is_any = True
+        self.is_open = True
         self._gap = Gap(1, step, step, reason) if gap is None else replace(gap, events=gap.events + 1, last_step=step)
 
     @property
     def event(self) -> Event:
-        """An event that holds nothing but the gap."""
+        """Return an event that holds nothing but the gap."""
         assert self._gap is not None
         return commit.gap_event(self._gap)
 
-    def before(self, event: Event) -> Event:
+    def prepend_to(self, event: Event) -> Event:
         """Return the event with the gap at its beginning."""
         if self._gap is None:
             return event
         return event._replace(items=[commit.gap_item(self._gap), *event.items])
 
-    def reported(self, in_file: bool = True) -> None:
-        """Take note that the gap is in the file, or on its way there; or that only the log can have it."""
-        gap, self._gap, self.is_any = self._gap, None, False
+    def close(self, in_file: bool = True) -> None:
+        """Close the gap, which is in the file or on its way there; without `in_file`, only the log mentions it."""
+        gap, self._gap, self.is_open = self._gap, None, False
         if gap is None or gap.reason.startswith(_AT_LIMIT):
-            return  # a warning has said so when the first of them was refused
+            return  # a warning was logged when the first of them was refused
         if not (in_file and gap.reason == RING_FULL):
             text = "%d events are missing from %s, between steps %d and %d (%s); the file " + (
                 "says so at its place." if in_file else "could not be made to say so."

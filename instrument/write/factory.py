@@ -10,7 +10,7 @@ import select
 from instrument import processes
 from instrument.events import Event
 from instrument.ringfile import recover
-from instrument.ringfile.commit import Notice
+from instrument.ringfile.commit import Diagnostic
 from instrument.ringfile.header import Header
 from instrument.write.file_sink import FileSink
 from instrument.write.npy_export import export_tensors
@@ -73,7 +73,7 @@ def recover_directory(directory: str) -> None:
     def export(event: Event, header: Header) -> None:
         export_tensors(event, os.path.join(directory, header.export_directory), failures.append)
 
-    failures: list[Notice] = []
+    failures: list[Diagnostic] = []
     try:
         results = recover.recover_all(directory, export)
     except OSError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -12,43 +11,29 @@ from instrument import forks
 from instrument.eventfile import names
 from instrument.events import Event
 from instrument.ringfile import commit, header
-from instrument.ringfile.commit import Notice
 from instrument.ringfile.control import CONTROL_WORDS, Control, State
 from instrument.ringfile.header import CONTROL_AT
-from instrument.ringfile.record import Staged
-from instrument.write.diagnostics import Diagnostics, Missing
+from instrument.ringfile.record import StagedArray
 from instrument.write.limits import full_files, may_have_gap
 from instrument.write.npy_export import export_tensors
 from instrument.write.pool_memory import detach, map_once, remove
-from instrument.write.sink import Files, Stats, TagNames
+from instrument.write.sink import BaseSink, Files, Stats
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-class FileSink:
+class FileSink(BaseSink):
     """Encodes and writes each event before `write` returns."""
 
     def __init__(self, files: Files) -> None:
-        self._files = files
-        self._diagnostics = Diagnostics()
+        super().__init__(files)
         self._layout = files.layout
-        self._tags = TagNames(self._diagnostics)
         self._committer = commit.Committer(files.target.max_file_bytes, self._diagnostics.add, files.layout)
-        self._state = State(summary_bytes=self._files.summary_bytes)
+        self._state = State(summary_bytes=files.summary_bytes)
         self._state_file = StateFile(files, self._state)
-        self._lock = threading.RLock()
-        self._closed = False
-        self._is_writing = False
-        self._dropped = 0
-        self._lost = 0
-        self._missing = Missing(self._diagnostics, files.summary_path)
-        forks.tell(self)
-
-    @property
-    def path(self) -> str:
-        return self._files.summary_path
+        forks.register(self)
 
     @property
     def stats(self) -> Stats:
@@ -58,75 +43,45 @@ class FileSink:
             self._lost + state.lost, self._diagnostics.errors,
         )  # fmt: skip
 
-    def stage(self, array: NDArray[np.generic]) -> Staged | None:
+    def stage(self, array: NDArray[np.generic]) -> StagedArray | None:
         return None
-
-    def write(self, event: Event, says: bool = True) -> bool:
-        with self._lock:
-            if self._closed:
-                return False
-            if self._is_writing:
-                reason = "it was recorded by a signal handler inside another record()"
-                self._diagnostics.add(Notice("lost", event.step, self.path, reason))
-                self._lost += 1
-                return False
-            self._is_writing = True
-            try:
-                taken = self._write(event)
-            finally:
-                self._is_writing = False
-                self._end_if_closed()
-        if says:
-            self._diagnostics.emit()
-        return taken
-
-    def say(self) -> None:
-        self._diagnostics.emit()
 
     def _write(self, event: Event) -> bool:
         before = self._state
         if full_files(before, event, self._layout)[1]:
             self._dropped += 1
-            self._miss(event)
+            self._add_gap_at_limit(event)
             return False
-        says_missing = self._missing.is_any
-        if says_missing and self._files.target.max_file_bytes is not None:
-            says_missing = may_have_gap(before, event, self._layout)
+        has_gap = self._gaps.is_open
+        if has_gap and self._files.target.max_file_bytes is not None:
+            has_gap = may_have_gap(before, event, self._layout)
         try:
             paths = (self._files.summary_path, *self._files.further(event))
         except OSError as error:
-            return self._lose(event.step, self._files.target.directory, error)
+            return self._record_loss(event.step, _reason(error), self._files.target.directory)
         if self._files.export_directory:
             export_tensors(event, self._files.export_directory, self._diagnostics.add)
-        if self._layout.has_tensorboard:
-            event = self._tags.named(event)
-        whole = self._missing.before(event) if says_missing else event
+        if self._tags is not None:
+            event = self._tags.with_aliases(event)
+        whole = self._gaps.prepend_to(event) if has_gap else event
         job = commit.encode(before.sequence + 1, whole, paths, self._diagnostics.add, self._layout)
         try:
             self._state = after = self._committer.apply(before, [job])
             self._state_file.store(after)
         except OSError as error:
-            return self._lose(event.step, self.path, error)
+            return self._record_loss(event.step, _reason(error))
         except BaseException:  # an interrupt from the keyboard, maybe behind the write: the next one cuts it off
             self._committer.close()
             raise
         is_in_first = after.summary_bytes != before.summary_bytes
-        if says_missing and is_in_first:
-            self._missing.reported()
+        if has_gap and is_in_first:
+            self._gaps.close()
         if after.refused != before.refused and not is_in_first:
-            self._miss(event)
+            self._add_gap_at_limit(event)
         return (after.lost, after.refused) == (before.lost, before.refused)
 
-    def _miss(self, event: Event) -> None:
-        """Have the file say that an event is missing for which it has no room."""
-        self._missing.add(event.step, commit.limit_reason(self._files.target.max_file_bytes or 0))
-
-    def _lose(self, step: int, path: str, error: OSError) -> bool:
-        reason = os.strerror(error.errno or 0)
-        self._diagnostics.add(Notice("lost", step, path, reason))
-        self._missing.add(step, reason)
-        self._lost += 1
-        return False
+    def _add_gap_at_limit(self, event: Event) -> None:
+        self._gaps.add(event.step, commit.limit_reason(self._files.target.max_file_bytes or 0))
 
     def flush(self, sync: bool = False) -> None:
         if sync and not self._closed:
@@ -137,43 +92,36 @@ class FileSink:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                if not self._is_writing:
-                    self._end()
+                if not self._is_writing:  # a signal handler leaves it to the `write` that it came in
+                    self._release()
         self._diagnostics.emit()
 
-    def _end_if_closed(self) -> None:
-        """Do what `close` could not, called by a signal handler inside a `write`."""
-        if self._closed:
-            self._end()
-
-    def _end(self) -> None:
-        if self._missing.is_any:
-            self._say_what_is_missing()
+    def _release(self) -> None:
+        if self._gaps.is_open:
+            self._write_gap()
         self._committer.close()
         self._state_file.close()
-        forks.forget(self)
+        forks.unregister(self)
 
-    def _say_what_is_missing(self) -> None:
-        """The last chance for it: no event comes that could."""
+    def _write_gap(self) -> None:
+        """Write what is missing: no event comes that could have it."""
         before = self._state
         paths = (self._files.summary_path,)
-        job = commit.encode(before.sequence + 1, self._missing.event, paths, self._diagnostics.add, self._layout)
+        job = commit.encode(before.sequence + 1, self._gaps.event, paths, self._diagnostics.add, self._layout)
         try:
             self._state = self._committer.apply(before, [job])
             self._state_file.store(self._state)
         except OSError:
             pass  # the disk is still full
-        self._missing.reported(in_file=self._state.summary_bytes != before.summary_bytes)
+        self._gaps.close(in_file=self._state.summary_bytes != before.summary_bytes)
 
     def abandon(self) -> None:
-        self._lock = threading.RLock()  # whoever held it in the parent does not exist here
-        self._closed = True
+        super().abandon()
         self._state_file.abandon()
-        self._diagnostics = Diagnostics()
-        self._missing = Missing(self._diagnostics, self.path)
 
-    def take_error(self) -> Notice | None:
-        return self._diagnostics.take_first()
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno or 0)
 
 
 class StateFile:

@@ -13,7 +13,7 @@ from instrument.ringfile.control import State
 
 
 def upper_bound_bytes(event: Event, layout: Layout = MINDSPORE) -> int:
-    """No event takes more room in any file than this; what `max_file_size` is checked against before encoding."""
+    """Return the most bytes that an event takes in any file, for the check of `max_file_size` before encoding."""
     scalars = sum(len(tag.encode()) + 128 for tag in event.scalars)
     # TensorBoard has graphs and lineage in forms of its own, which tell their size only when they are made.
     if layout.has_tensorboard and any(item.kind in ("graph", *LINEAGE_KINDS) for item in event.items):
@@ -22,7 +22,7 @@ def upper_bound_bytes(event: Event, layout: Layout = MINDSPORE) -> int:
 
 
 def item_bound_bytes(item: Item) -> int:
-    """No item takes more room than this."""
+    """Return the most bytes that an item takes in a file."""
     named: int = len(item.tag.encode()) + 128
     payload: Any = item.payload
     if isinstance(payload, bytes):
@@ -44,7 +44,7 @@ def item_bound_bytes(item: Item) -> int:
 
 
 def is_too_large(item: Item) -> bool:
-    """Whether readers would pass the item over."""
+    """Return True if readers would skip the item, since it is too large for them."""
     payload: Any = item.payload
     # Most are far from it: numbers take at most four times their own bytes in a file, pictures less.
     if not isinstance(payload, bytes) and 10 * payload.nbytes < event_codec.MAX_PAYLOAD_BYTES:
@@ -53,7 +53,7 @@ def is_too_large(item: Item) -> bool:
 
 
 def may_have_gap(state: State, event: Event, layout: Layout) -> bool:
-    """Return True if an event can say what is missing before it: it goes into the first file, which is not full.
+    """Return True if an event can record the gap before it: it goes into the first file, which is not full.
 
     A file that is full has room for one gap more, which is written at the end.
     """
@@ -61,6 +61,6 @@ def may_have_gap(state: State, event: Event, layout: Layout) -> bool:
 
 
 def full_files(state: State, event: Event, layout: Layout = MINDSPORE) -> tuple[bool, bool]:
-    """Whether any, and whether each, of the files that an event's items belong to is at its size limit."""
+    """Return if any, and if each, of the files that an event's items belong to is at its size limit."""
     full = [bool(state.full & 1 << file) for file in layout.needed(event)]
     return any(full), bool(full) and all(full)

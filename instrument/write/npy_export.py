@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from instrument.descriptors import opener
 from instrument.events import Event
-from instrument.ringfile.commit import Notice, Report
+from instrument.ringfile.commit import Diagnostic, Report
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,9 +31,9 @@ def export_tensors(event: Event, directory: str, report: Report) -> None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             _save(path, np.asarray(item.payload))
         except OSError as error:
-            report(Notice("export", event.step, path, os.strerror(error.errno or 0)))
+            report(Diagnostic("export", event.step, path, os.strerror(error.errno or 0)))
         except ValueError as error:  # objects
-            report(Notice("export", event.step, path, str(error)))
+            report(Diagnostic("export", event.step, path, str(error)))
 
 
 def _save(path: str, array: NDArray[np.generic]) -> None:

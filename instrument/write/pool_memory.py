@@ -1,4 +1,4 @@
-"""What a trainer shares with its workers: the memory of the rings, and what each worker is told at its start.
+"""Memory that a trainer shares with its workers: how it is made and mapped, its words, and a worker's configuration.
 
 The memory is a file in the run's directory (`ringfile`), so that it outlives all processes. Where there can be none it
 is anonymous, with the same content. All words are written by one side only, or by the trainer for a worker that is
@@ -24,18 +24,18 @@ from instrument.write.ring import Ring
 log = logging.getLogger("instrument")
 
 #: A worker's own words, beside those that the format names.
-_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED = 3, 4, 5, 6, 7
+_AWAITED, _CLAIMED, _READY, _AWAKE, _STALLED = 3, 4, 5, 6, 7
 #: Of `mmap` and `madvise`.
 _MAP_FIXED = 0x10
 _MADV_POPULATE_WRITE = 23
 
 
 class Config(NamedTuple):
-    """What a worker is told at its start.
+    """The configuration of a worker, given at its start as one argument.
 
-    Descriptors are numbers that it inherits; `bells` has one for each worker, and of `gate` each locks the byte of its
-    number, so that a successor waits for its end. `directory` is that of the event files. `left_out` are the sequence
-    numbers to be left out, and up to `last_suspect` records are committed singly (`poison.py`). `trainer` is the number
+    Descriptors are numbers that it inherits; `bells` has one for each worker, and of `gate` each worker locks the byte
+    of its number, so that a successor waits for its end. `directory` is that of the event files. Records with the
+    numbers in `poisoned` are left out, and up to `last_suspect` records are committed singly. `trainer` is the number
     of the trainer's process, and `ring_path` the ring file, empty for anonymous memory.
     """
 
@@ -46,7 +46,7 @@ class Config(NamedTuple):
     trainer_bell: int
     socket: int
     directory: str
-    left_out: list[int]
+    poisoned: list[int]
     last_suspect: int
     trainer: int
     ring_path: str
@@ -103,14 +103,14 @@ class PoolMemory(Control):
 
     @property
     def names(self) -> list[str]:
-        """The names of the event files, by their place in the dialect; empty for one that is not made yet."""
+        """The names of the event files, in the order of the dialect; empty for one that is not made yet."""
         return header.decode_names(os.pread(self._fd, CONTROL_AT, 0))
 
     def set_name(self, file: int, name: str) -> None:
         os.pwrite(self._fd, header.encode_name(name), header.slot_at(file))
 
-    def enter(self, index: int) -> None:
-        """Worker `index`, which is this process, is ready to look into its ring."""
+    def mark_ready(self, index: int) -> None:
+        """Publish that worker `index`, which is this process, is ready to look into its ring."""
         pid = os.getpid()
         self.words[word_of(index, WORKER_START)] = locks.start_ticks(pid)
         self.words[word_of(index, WORKER_PID)] = pid
@@ -121,7 +121,7 @@ class PoolMemory(Control):
         return bool(self.words[word_of(index, _READY)])
 
     def is_awake(self, index: int) -> bool:
-        """Return True if worker `index` will look into its ring without being told."""
+        """Return True if worker `index` will look into its ring without its bell."""
         return bool(self.words[word_of(index, _AWAKE)])
 
     def set_awake(self, index: int, awake: bool) -> None:
@@ -137,7 +137,7 @@ class PoolMemory(Control):
 
     @property
     def is_over(self) -> bool:
-        """True when the trainer has told the workers to end."""
+        """True when the workers have to end."""
         return bool(self.words[control.IS_OVER])
 
     def end(self) -> None:
@@ -150,26 +150,26 @@ class PoolMemory(Control):
 
     @property
     def stalled_seconds(self) -> float:
-        """For how long it has held them."""
+        """Seconds since the first of them found that they cannot be written; 0 if none did."""
         began = [self.words[word_of(index, _STALLED)] for index in range(self._count)]
         return max((time.monotonic() - ms / 1000 for ms in began if ms), default=0.0)
 
     def set_stalled(self, index: int, began_ms: int) -> None:
-        """Worker `index` holds such events since then, in milliseconds on the monotonic clock; 0 for no longer."""
+        """Publish since when worker `index` is stalled, in milliseconds on the monotonic clock; 0 for not stalled."""
         self.words[word_of(index, _STALLED)] = began_ms
 
-    def take_in_hand(self, index: int, sequence: int) -> None:
-        """Worker `index` begins with this event: should it die, it died of it."""
-        self.words[word_of(index, _IN_HAND)] = sequence
+    def claim(self, index: int, sequence: int) -> None:
+        """Publish that worker `index` begins with a record: if it dies, that record is suspected."""
+        self.words[word_of(index, _CLAIMED)] = sequence
 
     @property
     def is_busy(self) -> bool:
         """True if a worker is in the middle of an event."""
         committed = self.committed_sequence
-        return any(self.words[word_of(index, _IN_HAND)] > committed for index in range(self._count))
+        return any(self.words[word_of(index, _CLAIMED)] > committed for index in range(self._count))
 
     def await_turn(self, index: int, sequence: int) -> None:
-        """Worker `index` wants its bell rung when everything before `sequence` is committed; 0 for no longer."""
+        """Have the bell of worker `index` rung when everything before `sequence` is committed; 0: no longer."""
         self.words[word_of(index, _AWAITED)] = sequence
 
     def waiting_for(self, sequence: int) -> int | None:
@@ -180,11 +180,11 @@ class PoolMemory(Control):
         return None
 
     def reset_worker(self, index: int) -> int:
-        """Make the words of a dead worker those of a new one; return the record that it left undone, 0 for none."""
-        in_hand = self.words[word_of(index, _IN_HAND)]
-        for word in (_AWAITED, _IN_HAND, _READY, _AWAKE, _STALLED, WORKER_PID, WORKER_START):
+        """Make the words of a dead worker those of a new one; return the record that it had claimed, 0 for none."""
+        claimed = self.words[word_of(index, _CLAIMED)]
+        for word in (_AWAITED, _CLAIMED, _READY, _AWAKE, _STALLED, WORKER_PID, WORKER_START):
             self.words[word_of(index, word)] = 0
-        return in_hand if in_hand > self.committed_sequence else 0
+        return claimed if claimed > self.committed_sequence else 0
 
 
 #: Why ring files could not be made: logged once each.
@@ -217,7 +217,7 @@ def create_memory(directory: str, first: header.Header) -> tuple[str, int, PoolM
         )  # fmt: skip
     fd = above_streams(os.memfd_create("instrument", os.MFD_CLOEXEC))
     try:
-        locks.hold(fd)
+        locks.acquire_shared(fd)
         header.initialise(fd, first, allocates=False)
         return "", fd, PoolMemory(fd)
     except BaseException:
@@ -241,12 +241,12 @@ def remove(path: str, fd: int) -> None:
 
 
 def round_up(size_bytes: int) -> int:
-    """To a whole number of pages."""
+    """Round up to a whole number of pages."""
     return size_bytes + -size_bytes % mmap.PAGESIZE
 
 
 def map_twice(fd: int, offset: int, size_bytes: int) -> memoryview:
-    """`size_bytes` of a file from `offset`, and the same once more behind them; both are whole numbers of pages.
+    """Map `size_bytes` of a file from `offset` twice in a row; both are whole numbers of pages.
 
     Raises:
         OSError: it cannot be mapped.

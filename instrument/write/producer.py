@@ -1,13 +1,27 @@
 """Producer side of the rings: number, copy and publish events, and wait for the workers.
 
+The problem: the training thread has to hand an event over in microseconds, to one of several workers, in an order that
+the file keeps. It may be interrupted between any two instructions, by a `KeyboardInterrupt` or by a signal handler that
+flushes or closes; and it must never wait for something that will not happen.
+
+The strategy:
+
 - An event is numbered, copied and published in this order, so that an exception in between leaves no gap. Workers
-  commit in the order of the numbers (`worker.py`).
-- It goes to the worker of the one before as long as that one keeps up, and to another, started when first needed, when
-  the ring fills. What `stage` was given lies in the ring already.
-- A record larger than a ring is written by the trainer itself, when everything before it is committed.
-- Whoever waits receives what workers report and replaces those that die. Nobody waits for a disk that takes nothing,
-  nor for workers that will not come: then the rings are emptied in this process (`take_over`).
-- A signal handler may call anything here in the middle of anything else, but `pack`, `publish` and `stage`.
+  commit in the order of the numbers (`worker.py`). `_in_flight` remembers the event that is being published: whether it
+  was can be read off the ring's head afterwards.
+- An event goes to the worker of the one before as long as that worker keeps up, and to another one, started when first
+  needed, when its ring fills. Small trainings thus have one worker, which stays awake between two steps.
+- Arrays that were staged lie in the ring already, where the record will have them: one copy, not two.
+- A record that is larger than a ring is committed by this process as soon as everything before it is committed.
+- Each wait is one loop, `_wait`: it receives what workers report, replaces dead ones, and ends when the condition
+  holds, when the disk takes nothing, or with `WorkerUnavailable`. Workers that commit nothing for a minute are killed.
+- When no worker can be had, `take_over` empties the rings here.
+
+A signal handler may call any method in the middle of another, except `pack`, `publish` and `stage`, which the sink
+guards.
+
+Rejected: one ring for all workers. They would need a lock to take records out of it, which somebody has to free when
+its holder is killed. Rejected as well: dealing events out in turn. It wakes every worker for every few events.
 """
 
 from __future__ import annotations
@@ -21,7 +35,7 @@ from instrument.events import Event
 from instrument.ringfile import record
 from instrument.ringfile.commit import Job, Report
 from instrument.ringfile.control import State
-from instrument.ringfile.record import Packed, Staged
+from instrument.ringfile.record import Packed, StagedArray
 from instrument.write.consumer import Consumer, Drain
 from instrument.write.ring import Ring
 from instrument.write.supervisor import Supervisor
@@ -46,14 +60,14 @@ class WorkerUnavailable(Exception):
 
 #: An event on its way: its ring, where the head of that stood, and its sequence number. It is published when the head
 #: has moved.
-_Sent = tuple[Ring, int, int]
+_InFlight = tuple[Ring, int, int]
 
 
 class Producer:
     """The trainer's end of the rings of a supervisor, of `ring_bytes` each.
 
-    `consumer` is what empties them in this process when there is no worker. `drop_when_full` says that nobody waits for
-    room. Not for several threads at a time: whoever calls holds the sink's lock. Whatever waits raises
+    `consumer` makes what empties them in this process when there is no worker. With `drop_when_full` no event waits
+    for room. Not for several threads at a time: the caller holds the sink's lock. Methods that wait raise
     `WorkerUnavailable`.
     """
 
@@ -72,8 +86,8 @@ class Producer:
         self.met_full_disk = False
         #: How long it took to wait for room.
         self.stalled_seconds = 0.0
-        #: What `stage` gave for the next event, by the `id` of each.
-        self.staged: dict[int, Staged] = {}
+        #: What `stage` returned for the next event, by the `id` of each.
+        self.staged: dict[int, StagedArray] = {}
         #: Set when this process has taken the place of the workers.
         self.drain: Drain | None = None
         self._ring_bytes = ring_bytes
@@ -82,18 +96,18 @@ class Producer:
         self._report = report
         self._direct: Consumer | None = None
         self._rings = supervisor.pool.rings
-        self._favourite = 0
+        self._preferred = 0
         self._is_warm = False
-        self._sent: _Sent | None = None
+        self._in_flight: _InFlight | None = None
         self._last_state: State | None = None
 
     @property
     def state(self) -> State:
-        """What is committed."""
+        """The committed state."""
         return self.pool.state if self._last_state is None else self._last_state
 
     @property
-    def is_settled(self) -> bool:
+    def is_committed(self) -> bool:
         """True if everything that was published is committed."""
         return self.pool.committed_sequence >= self.last_sequence
 
@@ -103,34 +117,34 @@ class Producer:
         """Choose the worker for the next event: the same as before unless it is busy, then the least busy one."""
         if len(self._rings) == 1:
             return
-        if self._rings[self._favourite].unread_bytes > self._ring_bytes * _BUSY_SHARE:
-            self._favourite = min(range(len(self._rings)), key=self._backlog_bytes)
-        if not self.supervisor.ensure(self._favourite):
-            self._favourite = min(self.supervisor.usable, key=self._backlog_bytes)
+        if self._rings[self._preferred].unread_bytes > self._ring_bytes * _BUSY_SHARE:
+            self._preferred = min(range(len(self._rings)), key=self._backlog_bytes)
+        if not self.supervisor.ensure_started(self._preferred):
+            self._preferred = min(self.supervisor.usable, key=self._backlog_bytes)
 
     def _backlog_bytes(self, index: int) -> int:
         return self._rings[index].unread_bytes
 
-    def _make_ready(self, length: int) -> None:
-        """From the first large event on, all of the rings' memory is needed."""
+    def _warm_up(self, length: int) -> None:
+        """Have all of the rings' memory mapped, from the first large event on."""
         if length > _LARGE_BYTES and not self._is_warm:
             self._is_warm = True
             self.supervisor.populate()
 
     # ------------------------------------------------------------------ parts of the next event
 
-    def stage(self, array: NDArray[Any]) -> Staged | None:
-        """Return a copy that lies where the next event will need it, valid until that is published; None: no room."""
+    def stage(self, array: NDArray[Any]) -> StagedArray | None:
+        """Return a copy where the next record will have it, valid until that is published; None if there is no room."""
         if not self.staged:
             if not self._is_warm:
-                self._make_ready(array.nbytes)
-            self._rings[self._favourite].staged_bytes = 0  # an interrupt may have left half of something
+                self._warm_up(array.nbytes)
+            self._rings[self._preferred].staged_bytes = 0  # an interrupt may have left half of something
             self._choose()
-            if self._sent is not None:  # what comes next moves a head
-                self._confirm()
-                self._sent = None
-            self._rings[self._favourite].restart(array.nbytes)
-        ring = self._rings[self._favourite]
+            if self._in_flight is not None:  # what comes next moves a head
+                self._count_published()
+                self._in_flight = None
+            self._rings[self._preferred].restart(array.nbytes)
+        ring = self._rings[self._preferred]
         offset = ring.staged_bytes
         piece = array.data.cast("B")
         place = ring.stage(piece)
@@ -138,7 +152,7 @@ class Producer:
             place = ring.stage(piece)
         if place is None:
             return None
-        staged = Staged(array, place, offset)
+        staged = StagedArray(array, place, offset)
         self.staged[id(staged)] = staged
         return staged
 
@@ -148,8 +162,8 @@ class Producer:
             return False
         return self._wait_for_room(lambda: ring.has_room(length))
 
-    def forget_staged(self) -> None:
-        self._rings[self._favourite].staged_bytes = 0
+    def discard_staged(self) -> None:
+        self._rings[self._preferred].staged_bytes = 0
         self.staged.clear()
 
     # ------------------------------------------------------------------ an event
@@ -162,40 +176,40 @@ class Producer:
         """
         if not self.staged:
             self._choose()
-        return record.pack(event, self.staged, self._rings[self._favourite].staged_bytes)
+        return record.pack(event, self.staged, self._rings[self._preferred].staged_bytes)
 
     def publish(self, packed: Packed) -> bool:
         """Give a record to the worker that `pack` has chosen; False where there is no room."""
-        if self._sent is not None:
-            self._confirm()
+        if self._in_flight is not None:
+            self._count_published()
         pieces, length, head_offset = packed
         if length > _LARGE_BYTES and not self._is_warm:
-            self._make_ready(length)
-        index, sequence = self._favourite, self.last_sequence + 1
+            self._warm_up(length)
+        index, sequence = self._preferred, self.last_sequence + 1
         ring = self._rings[index]
-        self._sent = sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines
+        self._in_flight = sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines
         if not ring.put(pieces, length, sequence, head_offset) and (
             self._must_not_wait()
             or not self._wait_for_room(functools.partial(ring.put, pieces, length, sequence, head_offset))
         ):
             return False
         if self.is_over and self.pool.committed_sequence < sequence:  # closed by a signal handler before it was there
-            ring.take_back(sent[1])
-            self._sent = None
+            ring.unpublish(sent[1])
+            self._in_flight = None
             return False
         self.last_sequence = sequence
-        self._sent = None
+        self._in_flight = None
         if self.drain is not None:
             self.drain.run()
         else:
             self.supervisor.wake(index)
         return True
 
-    def _confirm(self) -> None:
+    def _count_published(self) -> None:
         """Count the last event if it was published: an exception or a signal handler may have come in between."""
         # A signal handler that publishes may come with each call here; no call is between a comparison and its store.
-        if self._sent is not None:
-            ring, head, sequence = self._sent
+        if self._in_flight is not None:
+            ring, head, sequence = self._in_flight
             is_published = ring.head != head
             if is_published and sequence > self.last_sequence:
                 self.last_sequence = sequence
@@ -211,47 +225,46 @@ class Producer:
         Raises:
             OSError: it cannot be written; nothing of it is in a file.
         """
-        self._confirm()
-        if not self.is_settled and (self._must_not_wait() or not self._wait_for_room(lambda: self.is_settled)):
+        self._count_published()
+        if not self.is_committed and (self._must_not_wait() or not self._wait_for_room(lambda: self.is_committed)):
             return None
         if self._direct is None:
             self._direct = self._make_consumer()
         before, committer = self.pool.state, self._direct.committer
-        ring = self._rings[self._favourite]
-        self._sent = (ring, ring.head, self.last_sequence + 1)  # in case that something comes behind the next store
+        ring = self._rings[self._preferred]
+        self._in_flight = (
+            ring,
+            ring.head,
+            self.last_sequence + 1,
+        )  # in case that something comes behind the next store
         try:
-            self.pool.state = committer.apply(before, [encode(self.last_sequence + 1, self._with_arrays(event))])
+            event = record.with_arrays(event, self.staged)
+            self.pool.state = committer.apply(before, [encode(self.last_sequence + 1, event)])
         finally:
             committer.close()  # a worker may cut or replace the files before the next time
-        self._confirm()
+        self._count_published()
         return before, self.pool.state
-
-    def _with_arrays(self, event: Event) -> Event:
-        """Return the event with arrays for what was staged, which stays where it is until something is published."""
-        items = [
-            item._replace(payload=item.payload.array()) if id(item.payload) in self.staged else item  # type: ignore[union-attr]
-            for item in event.items
-        ]
-        return event._replace(items=items)
 
     # ------------------------------------------------------------------ waiting
 
-    def wait_until_settled(self, patience_seconds: float = 0.0) -> bool:
+    def wait_until_committed(self, patience_seconds: float = 0.0) -> bool:
         """Wait until everything is committed; False where the disk has taken nothing for so long."""
-        self._confirm()
-        self._wait(lambda: self.is_settled or (self.pool.is_stalled and self.pool.stalled_seconds >= patience_seconds))
-        return self.is_settled
+        self._count_published()
+        self._wait(
+            lambda: self.is_committed or (self.pool.is_stalled and self.pool.stalled_seconds >= patience_seconds)
+        )
+        return self.is_committed
 
     def give_up(self, seconds: float) -> None:
         """Have the workers give up what cannot be written now, and wait so long until it is settled.
 
         A ring file keeps what cannot be written.
         """
-        if self.supervisor.kept_in:
+        if self.supervisor.kept_ring_path:
             return
         self.pool.give_up()
         deadline = time.monotonic() + seconds
-        self._wait(lambda: self.is_settled or time.monotonic() > deadline)
+        self._wait(lambda: self.is_committed or time.monotonic() > deadline)
 
     def _wait_for_room(self, is_done: Callable[[], bool]) -> bool:
         """Wait until `is_done`; False where the disk takes nothing, for which training does not wait."""
@@ -338,8 +351,8 @@ class Producer:
             self.drain.close()
         return self.supervisor.end()
 
-    def take_back(self) -> None:
-        """What was published last is no event that could be missing."""
+    def forget_uncommitted(self) -> None:
+        """Count as published only what is committed: the last record was no event that could be missing."""
         self.last_sequence = self.pool.committed_sequence
 
     def release(self) -> int:
@@ -352,17 +365,17 @@ class Producer:
             return 0
         self._last_state = state
         left = max(self.last_sequence - state.sequence, 0)
-        if not self.supervisor.kept_in:
+        if not self.supervisor.kept_ring_path:
             self.last_sequence = state.sequence
-        self._sent = None
-        self.forget_staged()
+        self._in_flight = None
+        self.discard_staged()
         self.supervisor.release(is_empty=not left)
         del self.supervisor, self.pool, self._rings
         self.drain = None
         return left
 
     def abandon(self) -> None:
-        """In a forked child: nothing of this is any business of it."""
+        """Do nothing any more, in a forked child."""
         self.is_over = True
         if self._last_state is None:
             self.supervisor.abandon()

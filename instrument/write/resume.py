@@ -1,13 +1,16 @@
-"""The start of a recorder: what it writes down about the starts before it, and how it ended.
+"""Starts of recorders in one directory: number them, warn where one resumes a run, and append how one ended.
 
 A directory is a run, which may be started many times: after a crash, on another host, with the clock set back. Readers
 have to know which starts go on from which, so that the newer values of a step count, and which were at work at the same
 time, so that both are kept. Wall clocks of several hosts do not tell that. So each start has a number, one more than
-the greatest number it found; and it lists the files that did not say how their recorder ended, with their sizes: a file
-that has grown since belongs to a recorder that was at work at the same time, all others are over.
+the greatest number in the directory; and it lists the files without an end, with their sizes: a file that has grown
+since belongs to a recorder that was at work at the same time, all others are over.
 
-Locks on the files were the alternative: file systems that clusters share often have none, and a worker that still
-writes for a killed trainer holds one.
+A start that continues a run may replace what was recorded, so it is warned about, once a directory. Files that another
+recorder, or another rank, is writing at this moment are no run that is over: they are not replaced.
+
+Rejected: locks on the files. File systems that clusters share often have none, and a worker that still writes for a
+killed trainer holds one.
 """
 
 from __future__ import annotations
@@ -53,10 +56,10 @@ class Extent(NamedTuple):
     content_bytes: int
 
 
-def begin(directory: str, kind: str, device: int) -> Beginning:
+def number_start(directory: str, kind: str, device: int) -> Beginning:
     """Return what a new recorder has to write down; `kind` and `device` are those of the names of its files."""
-    found = list(older(directory, kind, device))
-    extents = [(name, entry, extent_of(entry.path)) for name, entry in found]
+    files = list(event_files(directory, kind, device))
+    extents = [(name, entry, extent_of(entry.path)) for name, entry in files]
     ended = {names.recorder_of(entry.name) for _, entry, extent in extents if extent.end is not None}
     unfinished = [
         (name.seconds, entry.name, _size(entry))
@@ -64,13 +67,13 @@ def begin(directory: str, kind: str, device: int) -> Beginning:
         if names.recorder_of(entry.name) not in ended
     ]
     numbers = [extent.start.number for _, _, extent in extents if extent.start is not None]
-    seconds = [name.seconds for name, _ in found if name.seconds < _LAST_SECOND]
-    files = {name: size for _, name, size in sorted(unfinished)[-_MOST_UNFINISHED:]}
-    start = Start(os.urandom(8).hex(), max(numbers, default=0) + 1, files)
+    seconds = [name.seconds for name, _ in files if name.seconds < _LAST_SECOND]
+    listed = {name: size for _, name, size in sorted(unfinished)[-_MOST_UNFINISHED:]}
+    start = Start(os.urandom(8).hex(), max(numbers, default=0) + 1, listed)
     return Beginning(start, max([int(time.time()), *(second + 1 for second in seconds)]))
 
 
-def older(directory: str, kind: str, device: int) -> list[tuple[names.EventFileName, os.DirEntry[str]]]:
+def event_files(directory: str, kind: str, device: int) -> list[tuple[names.EventFileName, os.DirEntry[str]]]:
     """Return the event files of a rank in a directory, without lineage; none where it cannot be listed."""
     try:
         with os.scandir(directory) as entries:
@@ -85,7 +88,7 @@ def older(directory: str, kind: str, device: int) -> list[tuple[names.EventFileN
 
 
 def extent_of(path: str) -> Extent:
-    """Return what the first and the last event of a file tell; a file that cannot be read tells nothing."""
+    """Return the start and the end in the first and the last event of a file; one that cannot be read has none."""
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -147,13 +150,13 @@ def append_end(path: str, end: End, step: int, max_file_bytes: int | None) -> in
 
 # ---------------------------------------------------------------------- the warning
 
-_told: set[str] = set()
+_warned: set[str] = set()
 _is_continuing = ContextVar("_is_continuing", default=False)
 
 
 @contextmanager
 def continuing() -> Iterator[None]:
-    """Recorders that are made in here go on with what the same caller recorded before; nothing is said of it."""
+    """Have recorders that are made in this block continue a run without a warning: their caller recorded it."""
     token = _is_continuing.set(True)
     try:
         yield
@@ -161,23 +164,23 @@ def continuing() -> Iterator[None]:
         _is_continuing.reset(token)
 
 
-def mention(path: str) -> None:
-    """Say it of the directory of a recorder's file, which holds nothing yet."""
+def warn_if_resumed(path: str) -> None:
+    """Warn, once a directory, that a new recorder continues the run there; `path` is its file, which is still empty."""
     directory = os.path.dirname(path)
     own = names.recognise(os.path.basename(path))
-    if own is None or directory in _told or _is_continuing.get():
+    if own is None or directory in _warned or _is_continuing.get():
         return
     try:
-        found = _last_written(path, own)
+        last = _last_written(path, own)
     except OSError:
-        return  # who cannot list the directory cannot read a run there either
-    if found is None:
+        return  # a directory that cannot be listed cannot be read as a run either
+    if last is None:
         return
-    _told.add(directory)
-    kind, last_written = found
+    _warned.add(directory)
+    kind, last_written = last
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last_written))
     if kind != own.kind:
-        _tell_of_another_dialect(directory, when, kind)
+        _warn_of_other_dialect(directory, when, kind)
         return
     log.warning(
         "%s holds a run already, last written %s, and this start goes on with it: from the first step that it records "
@@ -186,7 +189,7 @@ def mention(path: str) -> None:
     )  # fmt: skip
 
 
-def _tell_of_another_dialect(directory: str, when: str, kind: str) -> None:
+def _warn_of_other_dialect(directory: str, when: str, kind: str) -> None:
     if kind == names.SUMMARY:
         log.warning(
             "%s holds a run in MindSpore's files already, last written %s: readers take TensorBoard's files, which "
@@ -209,15 +212,15 @@ def _last_written(path: str, own: names.EventFileName) -> tuple[str, float] | No
     """
     files = _other_files(path)
     mindspores = [file for file in files if file[0].kind == names.SUMMARY]
-    if own.kind == names.TENSORBOARD and (written := _last_of(mindspores)) is not None:
+    if own.kind == names.TENSORBOARD and (written := _last_write_time(mindspores)) is not None:
         return names.SUMMARY, written
     kind = own.kind
     if kind == names.SUMMARY and not mindspores:
         kind = names.TENSORBOARD
-        found = [(name, entry) for name, entry in files if name.kind == kind and _is_ours(entry.path)]
+        files = [(name, entry) for name, entry in files if name.kind == kind and _is_from_recorder(entry.path)]
     else:
-        found = [(name, entry) for name, entry in files if (name.kind, name.device) == (kind, own.device)]
-    written = _last_of(found)
+        files = [(name, entry) for name, entry in files if (name.kind, name.device) == (kind, own.device)]
+    written = _last_write_time(files)
     return None if written is None else (kind, written)
 
 
@@ -231,26 +234,26 @@ def _other_files(path: str) -> _Files:
     return [(name, entry) for name, entry in named if name is not None and not name.is_lineage]
 
 
-def _last_of(files: _Files) -> float | None:
+def _last_write_time(files: _Files) -> float | None:
     """Return when the last of those files was written that hold an event and are not being written."""
-    found = []
+    candidates = []
     for _, entry in files:
         with suppress(FileNotFoundError):  # deleted at this moment
-            found.append((entry.stat().st_mtime, entry.path))
+            candidates.append((entry.stat().st_mtime, entry.path))
     # The last ones first: a directory may hold thousands, and each question opens a file.
-    for written, path in sorted(found, reverse=True):
+    for written, path in sorted(candidates, reverse=True):
         if extent_of(path).content_bytes and not is_being_written(path):
             return written
     return None
 
 
-def _is_ours(path: str) -> bool:
+def _is_from_recorder(path: str) -> bool:
     """Return True if a recorder wrote the file: those that other tools write in TensorBoard's dialect are no copies."""
     try:
         with open(path, "rb") as file:
             return tensorboard.WRITER.encode() in file.read(_VERSION_BYTES)
     except OSError:
-        return False  # deleted at this moment, or not for us to read
+        return False  # deleted at this moment, or not readable
 
 
 #: The version of TensorBoard's dialect, which names the writer, is no longer.

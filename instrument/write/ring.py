@@ -4,7 +4,7 @@ The problem: the training thread has to hand over each event in microseconds, of
 that may be killed at any moment; and what was handed over must survive all processes.
 
 The strategy: head and tail are positions that only grow. Each is written by one side with a single aligned 64-bit
-store, so the other side sees either the old or the new one. The data is mapped twice in a row (`memory.py`), so a
+store, so the other side sees either the old or the new one. The data is mapped twice in a row (`pool_memory.py`), so a
 record is contiguous wherever it begins. The producer fills the room behind the head first, header and checksum included
 (`ringfile/record.py`), and publishes it with the store to the head; whatever it did before that never happened if it
 dies. `stage` uses that: parts of the next record are put where they will be read long before the rest of it is known.
@@ -68,7 +68,7 @@ class Ring:
         return self._words[self._head] - self._words[self._tail]
 
     def stage(self, piece: memoryview) -> memoryview | None:
-        """Put a piece of the next record in place and return it there; None where there is no room now."""
+        """Copy a piece of the next record to its place and return it there; None if there is no room now."""
         length = len(piece)
         if not self.has_room(length):
             return None
@@ -137,8 +137,8 @@ class Ring:
         self.staged_bytes = 0
         return True
 
-    def take_back(self, head: int) -> None:
-        """Make what was published since the head stood there unpublished; for when nobody reads any more."""
+    def unpublish(self, head: int) -> None:
+        """Set the head back to an earlier position; only when nobody reads any more."""
         self._words[self._head] = head
 
     def get(self, position: int) -> Chunk | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -17,11 +19,11 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
 from instrument.events import LINEAGE_KINDS, Event
 from instrument.ringfile import commit
-from instrument.ringfile.commit import Notice
+from instrument.ringfile.commit import Diagnostic
 from instrument.ringfile.control import State
-from instrument.ringfile.record import Staged
+from instrument.ringfile.record import StagedArray
 from instrument.write import resume
-from instrument.write.diagnostics import Diagnostics
+from instrument.write.diagnostics import Diagnostics, GapRecorder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +42,7 @@ class Target:
 
     `kind` is "summary", or "profile" for the pieces of a trace. `dialect` is a key of `dialects.LAYOUTS`; names of
     TensorBoard's files have neither suffix nor device, but `rank`, which is None outside of a training of several.
-    With `is_start` the first file says so: this recorder is a start of the run in the directory.
+    With `is_start` the first file records that this recorder is a start of the run in the directory.
     """
 
     directory: str
@@ -56,7 +58,7 @@ class Target:
 
     @property
     def first_kind(self) -> tuple[str, int]:
-        """The kind and the device in the name of the first file."""
+        """Kind and device in the name of the first file."""
         if LAYOUTS[self.dialect].has_mindspore:
             return self.kind, self.device
         return names.TENSORBOARD, -1 if self.rank is None else self.rank
@@ -92,18 +94,20 @@ class Sink(Protocol):
     @property
     def stats(self) -> Stats: ...
 
-    def write(self, event: Event, says: bool = True) -> bool:
-        """Take an event; False where it, or a part of it, will not be in the file.
+    def write(self, event: Event, emit: bool = True) -> bool:
+        """Take an event; return False where it, or a part of it, will not be in the file.
 
-        Without `says` nothing is logged: what there is to say waits for `say`, or for the next call of anything here.
+        Without `emit` nothing is logged: messages wait for `emit`, or for the next call of anything here.
         """
 
-    def say(self) -> None:
-        """Log what is still unsaid. Whoever calls holds no lock that a logging handler could want."""
+    def emit(self) -> None:
+        """Log the messages that wait. The caller must hold no lock that a logging handler could want."""
 
-    def stage(self, array: NDArray[np.generic]) -> Staged | None:
-        """A copy of a contiguous array of numbers, as a payload that is valid until the next `write` and need not be
-        copied there; None: no room."""
+    def stage(self, array: NDArray[np.generic]) -> StagedArray | None:
+        """Return a copy of a contiguous array of numbers, valid until the next `write`, which need not copy it again.
+
+        None: there is no room for it.
+        """
 
     def flush(self, sync: bool = False) -> None:
         """Return when everything taken so far can be read by another process; with `sync`, when it is on the disk."""
@@ -111,8 +115,79 @@ class Sink(Protocol):
     def close(self) -> None:
         """Flush and end. A second call does nothing, and a forked child's call neither."""
 
-    def take_error(self) -> Notice | None:
-        """The first error since the last call."""
+    def take_error(self) -> Diagnostic | None:
+        """Return the first error since the last call."""
+
+
+class BaseSink(ABC):
+    """What the sinks with and without workers share: the guard around `write`, diagnostics, gaps, names of tags.
+
+    One guard is enough for signal handlers, `__del__` and whatever else runs in the middle of a `write`, on the same
+    thread or another one: threads wait for the lock, and a `write` inside a `write` is refused and counted, since the
+    outer one may stand between any two of its steps. `close` inside of it leaves the end to the outer call.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._diagnostics = Diagnostics()
+        self._gaps = GapRecorder(self._diagnostics, files.summary_path)
+        self._tags = TagAliases(self._diagnostics) if files.layout.has_tensorboard else None
+        self._lock = threading.RLock()
+        self._is_writing = self._closed = False
+        self._dropped = self._lost = 0
+
+    @property
+    def path(self) -> str:
+        return self._files.summary_path
+
+    def write(self, event: Event, emit: bool = True) -> bool:
+        with self._lock:
+            if self._closed:
+                return False
+            if self._is_writing:
+                self._lost += 1  # without a gap: the outer call may be in the middle of writing one
+                return self._report_lost(event.step, "it was recorded by a signal handler inside another record()")
+            self._is_writing = True
+            try:
+                taken = self._write(event)
+            finally:
+                self._is_writing = False
+                if self._closed:  # by a signal handler meanwhile
+                    self._release()  # type: ignore[unreachable]
+        if emit and self._diagnostics.waiting:
+            self._diagnostics.emit()
+        return taken
+
+    @abstractmethod
+    def _write(self, event: Event) -> bool:
+        """Take an event; called with the lock held, and never inside of itself."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Give back what a sink that is closed holds, unless an outer call still needs it."""
+
+    def _record_loss(self, step: int, reason: str, path: str = "") -> bool:
+        """Count and report an event that cannot be written, for the next one to mention in the file: False."""
+        self._lost += 1
+        self._gaps.add(step, reason)
+        return self._report_lost(step, reason, path)
+
+    def _report_lost(self, step: int, reason: str, path: str = "") -> bool:
+        self._diagnostics.add(Diagnostic("lost", step, path or self.path, reason))
+        return False
+
+    def emit(self) -> None:
+        self._diagnostics.emit()
+
+    def take_error(self) -> Diagnostic | None:
+        return self._diagnostics.take_first()
+
+    def abandon(self) -> None:
+        """Do nothing any more, in a forked child: the files are its parent's."""
+        self._closed = True
+        self._lock = threading.RLock()  # whoever held it in the parent does not exist here
+        self._diagnostics = Diagnostics()
+        self._gaps = GapRecorder(self._diagnostics, self.path)
 
 
 class Files:
@@ -123,14 +198,14 @@ class Files:
     """
 
     def __init__(self, target: Target) -> None:
-        # A worker, and whoever writes later, may stand in another directory.
+        # A worker, and a later call, may have another working directory.
         self.target = target = replace(target, directory=os.path.abspath(target.directory))
         self.layout = LAYOUTS[target.dialect]
         self.seconds = int(time.time())
         os.makedirs(target.directory, exist_ok=True)
         start: wire.Pieces = []
         if target.is_start:
-            begun, self.seconds = resume.begin(target.directory, *target.first_kind)
+            begun, self.seconds = resume.number_start(target.directory, *target.first_kind)
             start = [lifecycle.encode_start(begun)]
         #: The path of the first file.
         self.summary_path = self._create(self.layout.roles[0])
@@ -148,13 +223,13 @@ class Files:
             writer.close()
         name = names.recognise(os.path.basename(self.summary_path))
         self.seconds = name.seconds if name is not None else self.seconds
-        #: Where tensors go as `.npy`; empty where nobody asked.
+        #: Where tensors go as `.npy`; empty if they are not exported.
         self.export_directory = self._claim_export_directory()
         #: Called with the place and the base name of each further file before anything is written to it.
         self.on_made: Callable[[int, str], None] | None = None
 
     def _claim_export_directory(self) -> str:
-        """Make the directory for tensors as `.npy` and return its path; empty where nobody asked for them.
+        """Make the directory for tensors as `.npy` and return its path; empty if they are not exported.
 
         Recorders that begin in the same second have one each: the next second's where it is taken, as event files have.
         """
@@ -169,12 +244,12 @@ class Files:
             except FileExistsError:
                 continue
             except OSError:
-                pass  # exporting says why
+                pass  # the export reports why
             return path
         raise AssertionError("there is no end of seconds")
 
     def further(self, event: Event) -> tuple[str, ...]:
-        """The paths of the files behind the first, made on first use; empty for those that the event does not need."""
+        """Return the paths of the files behind the first, made on first use; empty for those that are not needed."""
         if not self.layout.has_tensorboard:
             for item in event.items:
                 if item.kind in LINEAGE_KINDS:
@@ -217,7 +292,7 @@ class Files:
             try:
                 _sync(path)
             except OSError as error:
-                report(Notice("sync", 0, path, os.strerror(error.errno or 0)))
+                report(Diagnostic("sync", 0, path, os.strerror(error.errno or 0)))
 
 
 def _sync(path: str) -> None:
@@ -228,23 +303,26 @@ def _sync(path: str) -> None:
         os.close(fd)
 
 
-class TagNames:
-    """Which kind each tag belongs to, and what it is called for another. Whoever calls holds the sink's lock."""
+class TagAliases:
+    """Names for TensorBoard's dialect, where a tag belongs to the first kind that has it; others get an alias.
+
+    Not for several threads at a time: the caller holds the sink's lock.
+    """
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._kinds: dict[str, str] = {}
         self._aliases: dict[tuple[str, str], str] = {}
 
-    def named(self, event: Event) -> Event:
-        """The event with the names that differ from its tags."""
+    def with_aliases(self, event: Event) -> Event:
+        """Return the event with the aliases of its tags."""
         keys = [("scalar", tag) for tag in event.scalars]
         keys += [(item.kind, str.__str__(item.tag)) for item in event.items if item.kind in _NAMED]
         aliases = {key: alias for key in keys if (alias := self._alias(*key))}
         return event._replace(aliases=aliases) if aliases else event
 
     def _alias(self, kind: str, tag: str) -> str:
-        """The name of a kind's tag where it is not the tag itself; else empty."""
+        """Return what a kind's tag is called; empty where it keeps its name."""
         owner = self._kinds.get(tag)
         if owner == kind:
             return ""

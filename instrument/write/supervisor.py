@@ -1,4 +1,4 @@
-"""Start, watch and replace the worker processes of a ring, and know when to stop trying.
+"""Start, watch and replace the worker processes of a pool, and know when to stop trying.
 
 The problem: a worker can fail in many ways. There may be no interpreter to start, or one that runs another program; its
 environment may have been removed since; it may be killed, crash over a record, or hang before it does anything. None of
@@ -7,32 +7,30 @@ this may lose a record, hold up the training for long, or start processes withou
 The strategy:
 
 - A worker is started as a process that the script never sees (`processes.py`), with the shared memory, an eventfd
-  for each party, and one end of a socket pair. Ready to look into its ring, it says so in the shared memory. One that
-  is not ready within `_READY_SECONDS` is killed. After `_STARTS_OF_AN_INTERPRETER` failures in a row the next
+  for each party, and one end of a socket pair. When it is ready to look into its ring, it says so in shared memory. One
+  that is not ready within `_READY_SECONDS` is killed. After `_STARTS_OF_AN_INTERPRETER` failures in a row the next
   interpreter is tried.
 - Death is end-of-file on the socket, or the process's handle. The successor gets the same ring and skips what is
-  committed. A record that was in hand at twenty deaths in a row is left out (`poison.py`).
+  committed. A record that was claimed at twenty deaths in a row is left out (`Poison`).
 - Every number of attempts has a bound: `MOST_STARTS` in the life of a recorder, whatever happens. When a bound is
-  reached, when no interpreter is left, or when the system gives no process for `_PATIENCE_SECONDS`, `exhausted` says
-  why: then the trainer reads the rings and writes the files itself (`pool.py`), so that nothing is lost.
+  reached, when no interpreter is left, or when the system gives no process for `_PATIENCE_SECONDS`, `exhausted` holds
+  the reason: then the trainer empties the rings and writes the files itself (`producer.py`), so that nothing is lost.
 - When the trainer ends, for whatever reason, the other ends of the sockets see it; workers drain their rings and end.
 
-A signal handler may call anything here in the middle of anything else. So a worker is replaced in one store, nothing is
-closed before `release`, and of two processes for one ring the second waits for the end of the first (`worker.py`).
+A signal handler may call any method in the middle of another. So a worker is replaced in one store, nothing is closed
+before `release`, and of two processes for one ring the second waits for the end of the first (`worker.py`).
 
-Rejected: to trust a process that was started. A program that is no interpreter runs happily for ever, and everybody
-would wait for it.
+Rejected: to trust a process that was started. A program that is no interpreter runs happily for ever, and the training
+would wait for it. Rejected as well: `multiprocessing` or a child of the trainer. Scripts that wait for all their
+children would wait for workers, and a signal to the group of the trainer would end them before they have written.
 """
 
 from __future__ import annotations
 
-import errno
-import json
 import logging
 import os
 import select
 import socket
-import sys
 import threading
 import time
 import weakref
@@ -41,12 +39,12 @@ from instrument import processes
 from instrument.descriptors import above_streams, socket_pair
 from instrument.processes import Process
 from instrument.ringfile import header as headers
-from instrument.ringfile.commit import Notice
 from instrument.ringfile.control import State
 from instrument.write.diagnostics import Diagnostics
-from instrument.write.poison import Poison
+from instrument.write.monitor import Monitor
 from instrument.write.pool_memory import Config, create_memory, remove
 from instrument.write.sink import Files
+from instrument.write.worker_process import Poison, WorkerProcess, disconnect
 
 #: A recorder starts no more processes than this in all its life.
 MOST_STARTS = 100
@@ -58,26 +56,12 @@ _READY_SECONDS = 10.0
 _PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS, _RARE_RETRY_SECONDS = 0.2, 10.0
 _EXIT_SECONDS = 10.0
-_LONGEST_MESSAGE_BYTES = 1 << 16
-
-
-class _Worker:
-    """A worker process and the trainer's end of its socket; `deadline` is when it has to be ready."""
-
-    def __init__(self, process: Process, end: socket.socket) -> None:
-        self.process = process
-        self.socket = end
-        self.deadline = time.monotonic() + _READY_SECONDS
-
-    def close(self) -> None:
-        self.socket.close()
-        self.process.close()
 
 
 class Supervisor:
     """Up to `count` workers, each with a ring of `ring_bytes`; the first is started at once.
 
-    Not for several threads at a time: whoever calls holds the sink's lock.
+    Not for several threads at a time: the caller holds the sink's lock.
 
     Raises:
         OSError: shared memory, descriptors or a process are not to be had, or there is no interpreter.
@@ -87,7 +71,7 @@ class Supervisor:
         self._files = files
         self._diagnostics = diagnostics
         #: None for one that is missing: it died, and its successor could not be started yet.
-        self._workers: dict[int, _Worker | None] = {}
+        self._workers: dict[int, WorkerProcess | None] = {}
         self._is_over = False
         self.poison = Poison()
         #: Why no worker will ever be started again; empty while workers are used.
@@ -98,25 +82,20 @@ class Supervisor:
         self._failing_since: float | None = None
         self._next_try = 0.0
         self._fds: list[int] = []
-        # Shut down, its other end wakes the monitor thread for good; a descriptor that is merely closed would not.
-        self._end_of_monitor, self.monitor_end = socket_pair()
-        self._end_of_monitor.setblocking(False)
-        self.monitor_end.setblocking(False)
         self.ring_path = ""
-        self._created: list[_Worker] = []
-        self._close = weakref.finalize(self, _close, self._fds, self._created, self._end_of_monitor)
+        #: Sees when a worker reports something or dies.
+        self.monitor = Monitor()
+        self._created: list[WorkerProcess] = []
+        self._close = weakref.finalize(self, _close, self._fds, self._created, self.monitor.waker)
         self._close.atexit = False  # the end of the process does the same, and later
-        #: Readable when a worker says something or dies, when `wake_monitor` is called, and for good after `release`.
-        self.readable = _epoll()
         try:
-            self.readable.register(self.monitor_end, select.EPOLLIN)
-            self._share(count, ring_bytes)
+            self._create_memory(count, ring_bytes)
             self._start(0)
         except BaseException:
-            self.disband()
+            self.shut_down()
             raise
 
-    def _share(self, count: int, ring_bytes: int) -> None:
+    def _create_memory(self, count: int, ring_bytes: int) -> None:
         target = self._files.target
         export_directory = os.path.basename(self._files.export_directory)
         header = headers.of_this_process(target.dialect, count, ring_bytes, target.max_file_bytes, export_directory)
@@ -138,39 +117,26 @@ class Supervisor:
 
     def _start(self, index: int) -> None:
         """Start worker `index`, or its successor."""
-        ours, theirs = socket_pair(socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        try:
-            process = self._spawn(index, theirs)
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        worker = _Worker(process, ours)
+        worker = self._spawn(index)
         self._created.append(worker)
         if self._is_over or self._workers.get(index) is not None:  # a signal handler has been here meanwhile
-            process.kill()
-            process.wait(_EXIT_SECONDS)
+            worker.kill(_EXIT_SECONDS)
             worker.close()
             return
         self._workers[index] = worker
-        self.readable.register(ours.fileno(), select.EPOLLIN)
+        self.monitor.watch(worker.socket)
 
-    def _spawn(self, index: int, theirs: socket.socket) -> Process:
-        if not self._interpreters:
-            reason = f"there is no Python interpreter to start; sys.executable is {sys.executable!r}"
-            raise FileNotFoundError(errno.ENOENT, reason)
-        self._starts += 1
+    def _spawn(self, index: int) -> WorkerProcess:
+        ends = socket_pair(socket.SOCK_SEQPACKET)
+        if self._interpreters:
+            self._starts += 1
         config = Config(
-            index, self._memory_fd, self._gate, self._bells, self._trainer_bell, theirs.fileno(),
-            self._files.target.directory, self.poison.left_out(), self.poison.last_suspect, os.getpid(), self.ring_path,
+            index, self._memory_fd, self._gate, self._bells, self._trainer_bell, -1, self._files.target.directory,
+            self.poison.poisoned(), self.poison.last_suspect, os.getpid(), self.ring_path,
         )  # fmt: skip
-        interpreter = self._interpreters[0]
-        command = processes.isolated_command(interpreter, "instrument.write.worker", config.to_argument())
-        return processes.start(command, [*self._fds, theirs.fileno()], interpreter)
+        return WorkerProcess.start(ends, config, self._interpreters, self._fds, _READY_SECONDS)
 
-    def ensure(self, index: int) -> bool:
+    def ensure_started(self, index: int) -> bool:
         """Return True if worker `index` is at work, and start it if it never was."""
         if index in self._workers:
             return self._workers[index] is not None
@@ -212,11 +178,11 @@ class Supervisor:
 
     @property
     def usable(self) -> list[int]:
-        """The workers that run or, being missing, will have a successor; never none."""
+        """The workers that run or, if none does, those that will have a successor; never empty."""
         return [index for index, worker in self._workers.items() if worker is not None] or list(self._workers)
 
     @property
-    def _is_short(self) -> bool:
+    def _is_worker_missing(self) -> bool:
         """True if a worker is missing."""
         return None in self._workers.values()
 
@@ -228,7 +194,7 @@ class Supervisor:
             for index, worker in self._workers.items()
             if worker is not None and not self.pool.is_ready(index)
         ]
-        if self._is_short:
+        if self._is_worker_missing:
             moments.append(self._next_try)
         return max(min(moments) - time.monotonic(), 0.0) if moments and not self.exhausted else None
 
@@ -253,63 +219,46 @@ class Supervisor:
     def service(self) -> None:
         """Receive what workers report, and replace those that died or are not ready in time."""
         for index, worker in list(self._workers.items()):
-            if worker is not None and self._is_lost(index, worker):
+            if worker is not None and self._has_failed(index, worker):
                 self._reap(index, worker)
         for index, worker in list(self._workers.items()):
             if worker is None and not (self._is_over or self.exhausted):
                 self._restart(index)
 
     def wake_monitor(self) -> None:
-        """Have the monitor look for missing workers: whoever heard of their end first may look no more."""
-        if self._is_short or self.exhausted:
-            try:
-                self._end_of_monitor.send(b"!")
-            except BlockingIOError:
-                pass  # it has been woken often enough
+        """Have the monitor look for missing workers: the call that saw their end may be the last one."""
+        if self._is_worker_missing or self.exhausted:
+            self.monitor.wake()
 
-    def _receive(self, worker: _Worker) -> bool:
-        """Take the messages of a worker; return False if its end of the socket is closed."""
-        while True:
-            try:
-                message = worker.socket.recv(_LONGEST_MESSAGE_BYTES)
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
-            if not message:
-                return False
-            self._diagnostics.add(Notice(*json.loads(message)))
-
-    def _is_lost(self, index: int, worker: _Worker) -> bool:
+    def _has_failed(self, index: int, worker: WorkerProcess) -> bool:
         """True if a worker has ended, or is not ready in time."""
-        if not self._receive(worker) or not worker.process.is_alive:
+        if not worker.receive(self._diagnostics.add) or not worker.process.is_alive:
             return True
         if self.pool.is_ready(index):
             self._failed_starts, self._failing_since = 0, None
             return False
-        return time.monotonic() > worker.deadline
+        return worker.is_late
 
-    def _reap(self, index: int, worker: _Worker) -> None:
+    def _reap(self, index: int, worker: WorkerProcess) -> None:
         """Take a worker out that died, or is killed now since it is not ready in time."""
-        was_late = time.monotonic() > worker.deadline
-        worker.process.kill()
-        worker.process.wait(_EXIT_SECONDS)
+        was_late = worker.is_late
+        worker.kill(_EXIT_SECONDS)
         if self._workers[index] is not worker:
             return
         self._workers[index] = None
-        self.readable.unregister(worker.socket.fileno())
+        self.monitor.unwatch(worker.socket)
         worker.close()
         was_ready = self.pool.is_ready(index)
         self.poison.record_death(self.pool.reset_worker(index), self.pool.committed_sequence)
         if not was_ready:
-            self._note_failed_start(was_late)
+            self._record_failed_start(was_late)
         elif self.poison.deaths_in_a_row == 1:
             text = "The worker that writes %s (process %d) ended unexpectedly; another one carries on."
             self._diagnostics.note(logging.WARNING, text, self._path, worker.process.pid)
-        if self.poison.is_hopeless:
+        if self.poison.is_crash_loop:
             self._exhaust("workers end again and again")
 
-    def _note_failed_start(self, was_late: bool) -> None:
+    def _record_failed_start(self, was_late: bool) -> None:
         """Count an interpreter that did not become a worker, and go on to the next one after some."""
         self._failed_starts += 1
         self._next_try = time.monotonic() + min(_RETRY_SECONDS, 0.01 * 2 ** (self._failed_starts - 1))
@@ -350,13 +299,13 @@ class Supervisor:
         deadline = time.monotonic() + _EXIT_SECONDS
         are_gone = [worker.process.wait(max(deadline - time.monotonic(), 0.0)) for worker in workers]
         for worker in workers:
-            self._receive(worker)
+            worker.receive(self._diagnostics.add)
         return all(are_gone)
 
     # ------------------------------------------------------------------ the end
 
     @property
-    def kept_in(self) -> str:
+    def kept_ring_path(self) -> str:
         """The ring file that keeps what cannot be written; empty for anonymous memory, or a file that was deleted."""
         return self.ring_path if self.ring_path and os.fstat(self._memory_fd).st_nlink else ""
 
@@ -368,8 +317,7 @@ class Supervisor:
         workers = [worker for worker in self._workers.values() if worker is not None]
         self._workers = dict.fromkeys(self._workers)
         for worker in workers:
-            # A child that was forked at a bad moment may hold a copy of this end.
-            _shut_down(worker.socket, socket.SHUT_WR)
+            worker.disconnect(socket.SHUT_WR)  # what it reports until its end is still received
         are_gone = []
         for worker in workers:
             if self._is_drained():
@@ -377,17 +325,17 @@ class Supervisor:
             are_gone.append(worker.process.wait(_EXIT_SECONDS))
             if not are_gone[-1]:
                 self._diagnostics.note(logging.ERROR, "The worker that writes %s does not end.", self._path)
-            self._receive(worker)
+            worker.receive(self._diagnostics.add)
         return all(are_gone)
 
     def release(self, is_empty: bool = True) -> None:
         """Give everything back, and remove the ring file if it `is_empty`.
 
-        `readable` and its end are for the monitor to close.
+        The monitor's descriptors are for its thread to close.
         """
-        # An interrupt in `end` leaves workers that nobody has told.
+        # After an interrupt in `end` some workers still run.
         for worker in self._created:
-            _shut_down(worker.socket, socket.SHUT_RDWR)
+            worker.disconnect()
         if is_empty and self._fds and self.ring_path:
             remove(self.ring_path, self._memory_fd)
         if hasattr(self, "pool"):
@@ -398,29 +346,21 @@ class Supervisor:
         """True if the workers have written everything that was published."""
         return not self.pool.is_busy and all(ring.tail == ring.head for ring in self.pool.rings)
 
-    def disband(self) -> None:
-        """`end` and `release`, where no monitor runs."""
+    def shut_down(self) -> None:
+        """End and release everything, where no monitor runs."""
         self.end()
         self.release()
-        self.monitor_end.close()
-        self.readable.close()
+        self.monitor.close()
 
     def abandon(self) -> None:
-        """In a forked child: close the inherited ends, so that the workers see when the real trainer is gone."""
+        """Close the inherited ends in a forked child, so that the workers see when the real trainer is gone."""
         for worker in self._created:
             worker.close()
         self._close.detach()  # to shut the monitor's end down would end the parent's monitor
-        self._end_of_monitor.close()
-        self.monitor_end.close()
-        self.readable.close()
+        self.monitor.waker.close()
+        self.monitor.close()
         _close_all(self._fds)
         self.pool.detach()
-
-
-def _epoll() -> select.epoll:
-    """Return an epoll object above the standard streams."""
-    with select.epoll() as first:
-        return select.epoll.fromfd(above_streams(os.dup(first.fileno())))
 
 
 def _close_all(fds: list[int]) -> None:
@@ -428,18 +368,10 @@ def _close_all(fds: list[int]) -> None:
         os.close(fds.pop())
 
 
-def _close(fds: list[int], workers: list[_Worker], end_of_monitor: socket.socket) -> None:
+def _close(fds: list[int], workers: list[WorkerProcess], waker: socket.socket) -> None:
     """End the monitor and close the descriptors: at the end, or when nobody holds the supervisor any more."""
     for worker in workers:
         worker.close()
-    with end_of_monitor:
-        _shut_down(end_of_monitor, socket.SHUT_RDWR)
+    with waker:
+        disconnect(waker)
     _close_all(fds)
-
-
-def _shut_down(end: socket.socket, how: int) -> None:
-    """Have the other end see that this is over, whoever else holds a copy of this one."""
-    try:
-        end.shutdown(how)
-    except OSError:
-        pass  # the other side is gone already

@@ -1,19 +1,23 @@
 """A worker process: ring -> codec -> frame -> file.
 
-It is started isolated (`processes.py`): nothing of the user's is on its path. It inherits the shared memory, an
-eventfd ("bell") for each worker and one for the trainer, and one end of a socket pair whose end-of-file says that the
-trainer is gone: then it drains its ring and ends. It sleeps unless its bell rings; idle, it costs nothing.
+The problem: several processes encode events at the same time, the file must hold them in the order of recording, and
+each of them, or the trainer, may be killed between any two instructions.
 
-Each worker encodes ahead; files are appended to in order. Whoever holds the next number commits, and wakes the one
-that holds the number after it. While the disk takes nothing, the worker whose turn it is keeps what it holds and tries
-again, and the rings keep the rest.
+The strategy:
 
-A worker that dies may have left anything behind the committed length of a file, and nothing before it. Its successor
-starts at the ring's tail, passes over what is committed, and cuts the file. Where the predecessor died over a record,
-it commits one record at a time up to that one, so that the record is known if it happens again.
+- A worker is started isolated (`processes.py`): nothing of the user's is on its path. It inherits the shared memory, an
+  eventfd ("bell") for each worker and one for the trainer, and one end of a socket pair whose end-of-file means that
+  the trainer is gone: then it drains its ring and ends. It sleeps until its bell rings; idle, it costs nothing.
+- Each worker encodes ahead; files are appended to in order. The worker that holds the next number commits, and wakes
+  the one that holds the number after it. While the disk takes nothing, the worker whose turn it is keeps its events and
+  tries again, and the rings keep the rest.
+- A worker that dies may have left anything behind the committed length of a file, and nothing before it. Its successor
+  starts at the ring's tail, skips what is committed, and cuts the file. If the predecessor died over a record, the
+  successor commits one record at a time up to that one, so that the culprit is known if it happens again.
 
 Rejected: a lock around the files. It would have to be freed after a death, and the order of the numbers is needed
-anyway.
+anyway. Rejected as well: one worker that writes what the others encode. The bytes would cross another ring, and the
+death of that worker would stop all.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ import time
 
 from instrument.processes import Process
 from instrument.ringfile import commit, locks
-from instrument.ringfile.commit import Job, Notice
+from instrument.ringfile.commit import Diagnostic, Job
 from instrument.ringfile.control import State
 from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
 from instrument.write.pool_memory import Config, PoolMemory, remove
@@ -41,13 +45,13 @@ _LINGER_MS = 2
 _LAST_LOOK_MS = 50
 #: Waiting for a turn is not idling: a look at the state this often guards against a bell that nobody rang.
 _TURN_POLL_MS = 500
-#: So often does a worker look for others' commits once the trainer, who would replace a dead worker, is gone.
+#: How often a worker looks for others' commits once the trainer, which would replace a dead worker, is gone.
 _ORPHAN_LOOKS = 20
 #: Between two attempts to write to a disk that is full; and how long to go on with that when the trainer is gone.
 _RETRY_SECONDS = 0.2
 _LAST_HOPE_SECONDS = 30.0
 _LAST_HOPE_LOOKS = 80
-#: So often is an attempt passed over when the file system says that there is no room; quotas it does not tell.
+#: How many attempts are skipped while the file system has no room; quotas are not in what it reports.
 _RETRIES_WITHOUT_ROOM = 10
 #: How long a worker whose socket is at its end waits for the end of the trainer's process.
 _TRAINER_EXIT_SECONDS = 0.2
@@ -69,13 +73,13 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
-        self._consumer = Consumer(self._pool, config.directory, config.left_out, self._report)
+        self._consumer = Consumer(self._pool, config.directory, config.poisoned, self._report)
         # Whoever else was started for this ring is dead before this one looks into it.
         fcntl.lockf(config.gate, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
         self._lingers = self._trainer_is_gone = False
         self._pool.set_awake(self._index, True)
-        self._pool.enter(self._index)
+        self._pool.mark_ready(self._index)
 
     def run(self) -> None:
         while True:
@@ -97,12 +101,12 @@ class Worker:
         """Return True if neither the trainer nor another worker is left, and nobody will come."""
         if not self._has_own_lock:
             return self._trainer.wait(_TRAINER_EXIT_SECONDS)
-        if locks.take(self._memory):
+        if locks.acquire_exclusive(self._memory):
             return True
         self._trainer.wait(_TRAINER_EXIT_SECONDS)  # its sockets are closed before its files
         # Of several workers each gives its lock up before it asks again: the last one to do so finds none.
         locks.release(self._memory)
-        return locks.take(self._memory)
+        return locks.acquire_exclusive(self._memory)
 
     def _release(self) -> None:
         self._ring.release(self._position)
@@ -143,7 +147,7 @@ class Worker:
             self._position = chunk.end
             size += len(chunk.payload)
             if chunk.sequence > self._pool.committed_sequence:
-                self._pool.take_in_hand(self._index, chunk.sequence)
+                self._pool.claim(self._index, chunk.sequence)
                 jobs.append(self._consumer.encode(chunk))
             chunk = self._ring.get(self._position)
         if jobs:
@@ -169,15 +173,15 @@ class Worker:
                 if not began:
                     began = time.monotonic()
                     self._stall(jobs[0], os.strerror(error.errno or 0), began)
-                self._pool.take_in_hand(self._index, 0)  # it would not be the record's fault
+                self._pool.claim(self._index, 0)  # if the worker dies now, the record is not to blame
                 self._wait_for_disk(jobs)
-                self._pool.take_in_hand(self._index, jobs[-1].sequence)
-        if began:  # now: who is woken by what follows must not take the disk for full
+                self._pool.claim(self._index, jobs[-1].sequence)
+        if began:  # now: a process that `_publish` wakes must not take the disk for full
             self._pool.set_stalled(self._index, 0)
         self._publish(state)
 
     def _gives_up(self, began: float) -> bool:
-        """Return True if what cannot be written has no future; `began` is when that was first found, 0 for just now."""
+        """Return True if nothing will make room any more; `began` is when the first attempt failed, 0 for just now."""
         is_late = began > 0 and time.monotonic() - began > _LAST_HOPE_SECONDS
         return self._is_ending or (self._trainer_is_gone and is_late)
 
@@ -187,8 +191,10 @@ class Worker:
         return self._pool.is_closing or self._pool.is_over
 
     def _stall(self, job: Job, reason: str, began: float) -> None:
-        """Let the trainer know that it must not wait for what is in the rings."""
-        self._report(Notice("stalled", job.step, job.paths[0], reason))  # first: who sees it shall know why
+        """Report to the trainer that it must not wait for what is in the rings."""
+        self._report(
+            Diagnostic("stalled", job.step, job.paths[0], reason)
+        )  # first: a trainer that sees the word below has the reason
         self._pool.set_stalled(self._index, int(began * 1000))
         os.eventfd_write(self._config.trainer_bell, 1)
         self._ring.seal()  # what stands there may stand there for long
@@ -196,7 +202,7 @@ class Worker:
     def _wait_for_disk(self, jobs: list[Job]) -> None:
         """Return when it is time to try again."""
         needed = sum(job.total_bytes for job in jobs)
-        # What is written in part and cut off again is seen by whoever reads the file meanwhile.
+        # Readers would see what an attempt writes in part and cuts off again.
         for _ in range(_RETRIES_WITHOUT_ROOM):
             until = time.monotonic() + _RETRY_SECONDS
             while (rest := until - time.monotonic()) > 0 and not self._is_ending:
@@ -240,26 +246,26 @@ class Worker:
         except BlockingIOError:
             pass
 
-    def _report(self, notice: Notice) -> None:
+    def _report(self, diagnostic: Diagnostic) -> None:
         try:
-            self._socket.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
+            self._socket.send(json.dumps(diagnostic).encode(), socket.MSG_DONTWAIT)
         except OSError:
-            pass  # the trainer is gone or cannot listen; the counts in shared memory say it too
+            pass  # the trainer is gone or does not receive; it has the counts in shared memory
 
 
 def _reopened(fd: int) -> tuple[int, bool]:
-    """Exchange an inherited descriptor for one with a lock of its own; return it, and False where that cannot be."""
+    """Replace an inherited descriptor by one with a lock of its own; return it, and if it has the lock."""
     try:
         own = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return fd, False
-    has_lock = locks.hold(own)
+    has_lock = locks.acquire_shared(own)
     os.close(fd)
     return own, has_lock
 
 
-def _give_way() -> None:
-    """Training comes first: being woken must not take its processor away in the middle of a record."""
+def _lower_priority() -> None:
+    """Run behind the training: a worker that wakes must not take its processor in the middle of a record."""
     try:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         os.nice(_NICE)
@@ -268,7 +274,7 @@ def _give_way() -> None:
 
 
 def main(argument: str) -> None:
-    """Be a worker: what a process does that `supervisor.py` has started."""
+    """Run a worker, with the configuration that its supervisor gave it."""
     # The trainer decides when a worker ends: a signal to the whole job must not cost what was recorded before it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -276,5 +282,5 @@ def main(argument: str) -> None:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # whatever the trainer has closed
     os.close(fd)
-    _give_way()
+    _lower_priority()
     Worker(Config.from_argument(argument)).run()

@@ -46,17 +46,17 @@ WITHOUT_TEXT = {
     ("instrument/runs/verify.py", "Damage(report.path"): _PASSES_ON,
     ("instrument/show/notebook.py", "raise ValueError(f'{len(words)} words')"): "printed with the usage of %instrument",
     ("instrument/trace/text.py", "Problem(self.file, what, amount)"): "its callers' texts are found",
-    ("instrument/write/npy_export.py", "Notice('export'"): _SYSTEM,
-    ("instrument/write/supervisor.py", "Notice(*json.loads(message))"): _PASSES_ON,
+    ("instrument/write/npy_export.py", "Diagnostic('export'"): _SYSTEM,
+    ("instrument/write/worker_process.py", "Diagnostic(*json.loads(message))"): _PASSES_ON,
     (
-        "instrument/write/supervisor.py",
+        "instrument/write/worker_process.py",
         "raise FileNotFoundError(errno.ENOENT",
     ): "the text stands in the row of the warning",
-    ("instrument/write/consumer.py", "Notice('stalled'"): _SYSTEM,
-    ("instrument/write/consumer.py", "Notice('lost'"): _SYSTEM,
+    ("instrument/write/consumer.py", "Diagnostic('stalled'"): _SYSTEM,
+    ("instrument/write/consumer.py", "Diagnostic('lost'"): _SYSTEM,
     ("instrument/write/pool_memory.py", "raise OSError(error, os.strerror(error))"): _SYSTEM,
-    ("instrument/write/sink.py", "Notice('sync'"): _SYSTEM,
-    ("instrument/write/worker.py", "Notice('stalled'"): _SYSTEM,
+    ("instrument/write/sink.py", "Diagnostic('sync'"): _SYSTEM,
+    ("instrument/write/worker.py", "Diagnostic('stalled'"): _SYSTEM,
 }
 
 PLACES = list(messages.Collector(messages.modules()).places())

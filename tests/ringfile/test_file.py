@@ -231,7 +231,7 @@ HOLDER = """
 import os, sys
 from instrument.ringfile import locks
 fd = os.open(sys.argv[1], os.O_RDWR)
-print(locks.hold(fd), flush=True)
+print(locks.acquire_shared(fd), flush=True)
 sys.stdin.read()
 """
 
@@ -259,20 +259,20 @@ def test_a_lock_lasts_as_long_as_a_process(tmp_path: Path, holder: Callable[[], 
     assert locks.is_held(ring) is False
     first, second = holder(), holder()
     assert locks.is_held(ring) is True
-    assert not locks.take(ring)
+    assert not locks.acquire_exclusive(ring)
     first.kill()
     first.communicate()
     assert locks.is_held(ring) is True
     second.kill()
     second.communicate()
     assert locks.is_held(ring) is False
-    assert locks.take(ring)
+    assert locks.acquire_exclusive(ring)
     other = os.open(tmp_path / "ring", os.O_RDWR)
     assert locks.is_held(other) is True
-    assert not locks.take(other)
-    assert not locks.hold(other)
+    assert not locks.acquire_exclusive(other)
+    assert not locks.acquire_shared(other)
     os.close(ring)
-    assert locks.take(other)
+    assert locks.acquire_exclusive(other)
     os.close(other)
 
 
@@ -291,7 +291,7 @@ def test_a_descriptor_that_is_inherited_holds_on(tmp_path: Path) -> None:
     """A worker holds the trainer's lock through the descriptor that it inherited, after the trainer has closed it."""
     (tmp_path / "ring").write_bytes(b"x")
     fd = os.open(tmp_path / "ring", os.O_RDWR)
-    assert locks.hold(fd)
+    assert locks.acquire_shared(fd)
     worker = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=[fd], stdin=subprocess.PIPE
     )
@@ -314,9 +314,9 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     fd = os.open(tmp_path / "ring", os.O_RDWR)
     monkeypatch.setattr(fcntl, "fcntl", refuse)
     assert locks.is_held(fd) is None
-    assert not locks.hold(fd)
+    assert not locks.acquire_shared(fd)
     with pytest.raises(OSError, match="No locks"):
-        locks.take(fd)
+        locks.acquire_exclusive(fd)
     os.close(fd)
 
 

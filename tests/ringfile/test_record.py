@@ -203,7 +203,7 @@ def test_staged_arrays(rng: np.random.Generator) -> None:
     arrays = [rng.normal(size=size) for size in (100, 3, 50)]
     staged, payloads = bytearray(), []
     for array in (arrays[2], np.zeros(7), arrays[0]):  # the second one was replaced before the event was recorded
-        payloads.append(record.Staged(array, memoryview(array).cast("B"), len(staged)))
+        payloads.append(record.StagedArray(array, memoryview(array).cast("B"), len(staged)))
         staged += array.tobytes() + bytes(-array.nbytes % record.ALIGNMENT_BYTES)
     items = [Item("tensor", f"t{index}", array, "float64") for index, array in enumerate(arrays)]
     items.insert(1, Item("graph", "g", b"graph"))

@@ -17,7 +17,7 @@ from instrument.codec.dialects import LAYOUTS
 from instrument.codec.lineage import custom_message
 from instrument.eventfile.reader import EventFileReader
 from instrument.ringfile import commit
-from instrument.ringfile.commit import LINEAGE, SUMMARY, Committer, Job, Notice
+from instrument.ringfile.commit import LINEAGE, SUMMARY, Committer, Diagnostic, Job
 from instrument.ringfile.control import State
 from instrument.values import Event, Gap, Item
 from instrument.write.limits import item_bound_bytes, upper_bound_bytes
@@ -32,7 +32,7 @@ class Desk:
 
     def __init__(self, directory: Path, max_file_bytes: int | None = None) -> None:
         self.paths = (str(directory / "summary"), str(directory / "lineage"))
-        self.notices: list[Notice] = []
+        self.notices: list[Diagnostic] = []
         self.state = State()
         self.committer = Committer(max_file_bytes, self.notices.append)
 
@@ -198,7 +198,7 @@ def test_what_is_gone_is_said_when_it_is_begun_anew(desk: Desk, monkeypatch: pyt
                 desk.apply(scalar(2))
     assert desk.notices == []
     desk.apply(scalar(2))
-    assert [(notice.what, notice.step, notice.path) for notice in desk.notices] == [("gone", 2, desk.paths[SUMMARY])]
+    assert [(notice.kind, notice.step, notice.path) for notice in desk.notices] == [("gone", 2, desk.paths[SUMMARY])]
     assert numbers(desk.paths[SUMMARY]) == [(2, 2.0)]
 
 
@@ -229,7 +229,7 @@ def test_an_event_that_cannot_be_encoded(desk: Desk) -> None:
     assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (8, 8.0)]
     assert desk.state == State(8, desk.sizes[SUMMARY], 0, 2, 6)
     steps = [event.step for event in bad]
-    assert [(notice.what, notice.step) for notice in desk.notices] == [("lost", step) for step in steps]
+    assert [(notice.kind, notice.step) for notice in desk.notices] == [("lost", step) for step in steps]
     assert all(notice.reason.startswith("it cannot be encoded: ") for notice in desk.notices)
     assert "no kind" in desk.notices[1].reason
     assert gaps(desk.paths[SUMMARY]) == [Gap(1, notice.step, notice.step, notice.reason) for notice in desk.notices]
@@ -251,10 +251,10 @@ def test_a_gap_is_no_event(desk: Desk) -> None:
 
 def test_a_lost_event(desk: Desk) -> None:
     """`lose` reports it, and leaves a gap of one event at its place."""
-    job = commit.lose(1, scalar(7), desk.paths, "workers die of it", desk.notices.append)
+    job = commit.lost_job(1, scalar(7), desk.paths, "workers die of it", desk.notices.append)
     state = desk.committer.apply(State(), [job])
     assert state == State(1, desk.sizes[SUMMARY], 0, 0, 1)
-    assert desk.notices == [Notice("lost", 7, desk.paths[SUMMARY], "workers die of it")]
+    assert desk.notices == [Diagnostic("lost", 7, desk.paths[SUMMARY], "workers die of it")]
     assert gaps(desk.paths[SUMMARY]) == [Gap(1, 7, 7, "workers die of it")]
 
 
@@ -274,7 +274,7 @@ def test_the_limit(tmp_path: Path) -> None:
     desk.apply(scalar(12), tensor(13, 1000))
     assert desk.state == State(13, 9 * one, 0, 9, 0, 1 << SUMMARY, 4)
     assert numbers(desk.paths[SUMMARY]) == [(step, float(step)) for step in range(1, 10)]
-    assert desk.notices == [Notice("limit", 10, desk.paths[SUMMARY], f"max_file_size is {limit}")]
+    assert desk.notices == [Diagnostic("limit", 10, desk.paths[SUMMARY], f"max_file_size is {limit}")]
 
 
 def test_an_event_too_large_for_a_file_with_room(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_an_event_too_large_for_a_file_with_room(tmp_path: Path) -> None:
     desk.apply(scalar(5))
     assert numbers(desk.paths[SUMMARY]) == [(1, 1.0), (3, 3.0), (5, 5.0)]
     assert (desk.state.full, desk.state.events, desk.state.refused) == (0, 3, 2)
-    assert desk.notices[0] == Notice("large", 2, desk.paths[SUMMARY], "max_file_size is 10000")
+    assert desk.notices[0] == Diagnostic("large", 2, desk.paths[SUMMARY], "max_file_size is 10000")
 
 
 def test_a_full_file_has_room_for_a_gap(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_deleted_file_is_begun_anew(tmp_path: Path, with_directory: bool) -> N
     assert next(iter(EventFileReader(desk.paths[SUMMARY]))).tobytes().endswith(b"MindSpore.Event:1")
     assert frame_count(desk.paths[LINEAGE]) == 2
     assert desk.sizes == desk.state[1:3]
-    assert [(notice.what, notice.step, notice.path) for notice in desk.notices] == [
+    assert [(notice.kind, notice.step, notice.path) for notice in desk.notices] == [
         ("gone", 3, path) for path in desk.paths
     ]
 
@@ -433,8 +433,8 @@ def exported(directory: Path) -> dict[str, Any]:
     return {path.name: np.load(path, allow_pickle=False) for path in (directory / "tensor").iterdir()}
 
 
-def export(directory: Path, event: Event) -> list[Notice]:
-    notices: list[Notice] = []
+def export(directory: Path, event: Event) -> list[Diagnostic]:
+    notices: list[Diagnostic] = []
     export_tensors(event, str(directory), notices.append)
     return notices
 
@@ -492,7 +492,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
     (tmp_path / "tensor").write_text("in the way")
     items = (*tensor(1, 3, "a").items, *tensor(1, 3, "b").items)
     notices = export(tmp_path, Event.of(1, 1.0, items))
-    assert [(notice.what, notice.step, os.path.basename(notice.path)) for notice in notices] == [
+    assert [(notice.kind, notice.step, os.path.basename(notice.path)) for notice in notices] == [
         ("export", 1, "a_1.npy"),
         ("export", 1, "b_1.npy"),
     ]
@@ -501,5 +501,5 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
 def test_objects_are_not_exported(tmp_path: Path) -> None:
     """No file of ours holds a pickle, and none is left half made."""
     (notice,) = export(tmp_path, Event.of(1, 1.0, (Item("tensor", "t", np.array([object()]), "object"),)))
-    assert (notice.what, "pickle" in notice.reason) == ("export", True)
+    assert (notice.kind, "pickle" in notice.reason) == ("export", True)
     assert list((tmp_path / "tensor").iterdir()) == []

@@ -157,7 +157,7 @@ def test_what_one_file_does_not_take_is_in_neither(tmp_path: Path, monkeypatch: 
     from instrument.codec.dialects import LAYOUTS
 
     paths = tuple(str(tmp_path / name) for name in ("a", "b", "c", "d"))
-    layout, notices = LAYOUTS["both"], list[commit.Notice]()
+    layout, notices = LAYOUTS["both"], list[commit.Diagnostic]()
     committer = commit.Committer(None, notices.append, layout)
     job = commit.encode(1, mixed(1), paths, notices.append, layout)
     real = os.pwritev

@@ -179,12 +179,12 @@ def in_a_fork(is_true: Callable[[], bool]) -> bool:
 def test_the_last_words_of_a_worker(sink_at: OpenSink, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a worker says of the last events, when nobody waits for these any more, is heard."""
     sink = sink_at(1)
-    monkeypatch.setattr(sink, "_settle", lambda is_end: None)
+    monkeypatch.setattr(sink, "_flush_rings", lambda is_end: None)
     sink.write(Event(7, 1.0, (Item("no kind", "t", b""),)))
     sink.close()
     error = sink.take_error()
     assert error is not None
-    assert (error.what, error.step) == ("lost", 7)
+    assert (error.kind, error.step) == ("lost", 7)
     assert (sink.stats.lost, sink.stats.pending) == (1, 0)
 
 

@@ -27,7 +27,7 @@ UNENCODABLE = Event(5, 1.0, [Item("no kind", "t", np.ones(3))])
 
 def add_missing(sink: PoolSink, step: int) -> None:
     """As if the disk had not taken an event."""
-    sink._missing.add(step, "the disk took nothing")
+    sink._gaps.add(step, "the disk took nothing")
 
 
 # ---------------------------------------------------------------------- at the size limit
@@ -103,7 +103,7 @@ def test_a_lost_job_keeps_what_it_says(tmp_path: Path) -> None:
     paths = (str(tmp_path / "summary"), "")
     gap = commit.gap_item(Gap(7, 1, 9, "the disk took nothing"))
     job = commit.encode(1, scalar(10)._replace(items=[gap]), paths, lambda notice: None)
-    lost = commit.lose(1, Event(job.step, 0.0, job.gaps), paths, "the disk is full", lambda notice: None)
+    lost = commit.lost_job(1, Event(job.step, 0.0, job.gaps), paths, "the disk is full", lambda notice: None)
     commit.Committer(None, lambda notice: None).apply(State(), [lost])
     assert [found.events for found in gaps(paths[0])] == [7, 1]
 

@@ -73,7 +73,7 @@ def test_what_is_of_no_concern_is_not_listed(tmp_path: Path) -> None:
         path.name.replace("summary", "profile"), f"events.out.tfevents.{2**33}.host.1.0", "notes.txt",
     ):  # fmt: skip
         (other / name).write_bytes(data)
-    begun = resume.begin(str(other), names.SUMMARY, 0)
+    begun = resume.number_start(str(other), names.SUMMARY, 0)
     assert (begun.start.number, begun.start.unfinished) == (1, {})
     assert begun.seconds <= time.time() + 1
 
@@ -88,14 +88,14 @@ def test_the_names_ascend_when_the_clock_is_set_back(tmp_path: Path, monkeypatch
         seconds.append(name.seconds)
     assert seconds == [2_000_000_000, 2_000_000_001, 2_000_000_002, 2_100_000_000]
     (tmp_path / names.join("events", 10**13, 0, "_MS")).write_bytes(b"")
-    assert resume.begin(str(tmp_path), names.SUMMARY, 0).seconds == 2_100_000_001
+    assert resume.number_start(str(tmp_path), names.SUMMARY, 0).seconds == 2_100_000_001
 
 
 def test_the_newest_of_very_many_files_are_listed(tmp_path: Path) -> None:
     """256 of those without an end, so that a start stays small."""
     for second in range(300):
         (tmp_path / names.join("events", 1000 + second, 0, "_MS")).write_bytes(b"x" * second)
-    unfinished = resume.begin(str(tmp_path), names.SUMMARY, 0).start.unfinished
+    unfinished = resume.number_start(str(tmp_path), names.SUMMARY, 0).start.unfinished
     assert sorted(unfinished.values()) == list(range(44, 300))
 
 
@@ -106,12 +106,12 @@ def test_a_file_that_holds_nothing_tells_nothing(tmp_path: Path, data: bytes) ->
     path.write_bytes(data)
     extent = resume.extent_of(str(path))
     assert (extent.start, extent.end, extent.content_bytes) == (None, None, len(data))
-    assert resume.begin(str(tmp_path), names.SUMMARY, 0).start.unfinished == {path.name: len(data)}
+    assert resume.number_start(str(tmp_path), names.SUMMARY, 0).start.unfinished == {path.name: len(data)}
 
 
 def test_a_directory_that_cannot_be_listed_is_a_first_start(tmp_path: Path) -> None:
     """Nobody can read a run there either."""
-    assert resume.begin(str(tmp_path / "none"), names.SUMMARY, 0).start.number == 1
+    assert resume.number_start(str(tmp_path / "none"), names.SUMMARY, 0).start.number == 1
 
 
 def test_the_end_stands_behind_the_last_event(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_flush_that_cannot_reach_the_disk(
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]  # the file and its directory
     error = sink.take_error()
     assert error is not None
-    assert (error.what, error.path) == ("sync", sink.path)
+    assert (error.kind, error.path) == ("sync", sink.path)
 
 
 @WORKERS
@@ -237,7 +237,7 @@ def test_the_first_error_can_be_taken(sink_at: OpenSink, workers: int) -> None:
     sink.flush()
     error = sink.take_error()
     assert error is not None
-    assert (error.what, error.step, error.path) == ("lost", 1, sink.path)
+    assert (error.kind, error.step, error.path) == ("lost", 1, sink.path)
     assert sink.take_error() is None
 
 

@@ -133,9 +133,9 @@ def test_two_processes_for_one_ring(sink_at: OpenSink) -> None:
     sink.flush()
     wait_until(lambda: ring(sink).tail == ring(sink).head)
     before = ring(sink).tail
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        second = sink._producer.supervisor._spawn(0, theirs)
+    worker = sink._producer.supervisor._spawn(0)
+    worker.socket.close()
+    second = worker.process
     first = process(sink)
     with stopped(sink):
         assert all(sink.write(scalar(step)) for step in range(1, 100))
