@@ -6,9 +6,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instrument import framework
 from instrument.profiler import window
@@ -25,6 +24,10 @@ from instrument.profiler.options import (
 )
 from instrument.profiler.recorder import Recorder
 from instrument.profiler.schedule import ProfilerAction, Schedule, action_of
+
+if TYPE_CHECKING:
+    from instrument.analyse.operators import KeyAverages
+    from instrument.analyse.profile import Profile
 
 log = logging.getLogger("instrument")
 
@@ -84,7 +87,7 @@ class Profiler:
         profile_memory: bool = False,
         data_process: bool | None = None,
         schedule: Callable[[int], Any] | None = None,
-        on_trace_ready: Callable[[Any], object] | None = None,
+        on_trace_ready: Callable[[Profiler], object] | None = None,
         profiler_level: Any = ProfilerLevel.Level0,
         aic_metrics: Any = AicoreMetrics.AiCoreNone,
         with_stack: bool = False,
@@ -229,8 +232,8 @@ class Profiler:
         pretty: bool = False,
         step_list: Sequence[int] | None = None,
         mode: str = "sync",
-    ) -> Any:
-        """Close the window if one is open, and explain the latest one: a `Profile`, saved beside the trace.
+    ) -> Profile:
+        """Close the window if it is open, explain the latest window, and save the profile beside the trace.
 
         Where a window was asked for and not reached the profile is empty, says so, and is not saved. One that cannot be
         saved, as on a full disk, is logged.
@@ -260,7 +263,7 @@ class Profiler:
         pretty: bool = False,
         step_list: Sequence[int] | None = None,
         data_simplification: bool = True,
-    ) -> Any:
+    ) -> Profile:
         """Explain the last window at `path`: a trace event file, a run, or a directory of raw files.
 
         `data_simplification` has no effect: nothing of the trace is deleted.
@@ -271,10 +274,10 @@ class Profiler:
 
     def op_analyse(self, op_name: str | Sequence[str], device_id: int | None = None) -> str:
         """Count, total and mean time of operators by type and input shapes, as MindSpore's JSON."""
-        return str(self._profile().op_analyse(op_name, device_id))
+        return self._profile().op_analyse(op_name, device_id)
 
-    def key_averages(self) -> Any:
-        """Operators by name; its `table(sort_by, row_limit)` is a text."""
+    def key_averages(self) -> KeyAverages:
+        """Return operators by name; its `table(sort_by, row_limit)` is a text."""
         return self._profile().key_averages()
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
@@ -283,13 +286,15 @@ class Profiler:
 
     @property
     def _is_missed(self) -> bool:
-        """Nothing was recorded, and why is known."""
+        """True if nothing was recorded, for a reason that is known."""
         return self.recorder.state is State.IDLE and bool(self.recorder.missed)
 
-    def _profile(self) -> Any:
+    def _profile(self) -> Profile:
         if self._is_missed:
             where = (self.recorder.output_path, framework.device_target().lower(), self.recorder.missed)
-            return import_module("instrument.analyse.profile").nothing(*where)
+            from instrument.analyse.profile import nothing
+
+            return nothing(*where)
         self._ask(Request.ANALYSE)
         if self.recorder.latest is None:
             raise RuntimeError(
@@ -300,17 +305,19 @@ class Profiler:
 
 
 def describe(kind: type[BaseException], error: BaseException | None) -> str:
-    """An exception as the reason why a window is cut short."""
+    """Return an exception as the reason why a window is cut short."""
     return f"{kind.__name__}: {error}"[:200] if error is not None and str(error) else kind.__name__
 
 
-def _explain(path: str, number: int) -> Any:
-    """The one place where the writing half calls the reading half, late, when the training's work is done."""
-    return import_module("instrument.analyse.profile").profile(path, window=number)
+def _explain(path: str, number: int) -> Profile:
+    """Open a profile. Of the writing half, only this module calls the reading half: late, and when a user asks."""
+    from instrument.analyse.profile import profile
+
+    return profile(path, window=number)
 
 
-def _saved(profile: Any, directory: str, pretty: bool) -> Any:
-    """The profile, saved; where that fails, as on a full disk, it is there all the same."""
+def _saved(profile: Profile, directory: str, pretty: bool) -> Profile:
+    """Save a profile and return it; an error, such as that of a full disk, is logged."""
     try:
         profile.save(directory, pretty=pretty)
     except OSError as error:
@@ -318,7 +325,7 @@ def _saved(profile: Any, directory: str, pretty: bool) -> Any:
     return profile
 
 
-def _steps_of(profile: Any, steps: Sequence[int] | None) -> Any:
+def _steps_of(profile: Profile, steps: Sequence[int] | None) -> Profile:
     if steps is None:
         return profile
     numbers = sorted(check_steps(steps))

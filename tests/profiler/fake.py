@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument.analyse import trace_files
 from instrument.profiler.options import Options
 from instrument.profiler.spans import RECORD
-from instrument.runs import traces
 
 
 class FakeBackend:
@@ -99,7 +99,7 @@ def fake_analysis(monkeypatch: pytest.MonkeyPatch) -> list[FakeProfile]:
 class Read:
     """A window as a reader sees it."""
 
-    def __init__(self, window: traces.Window) -> None:
+    def __init__(self, window: trace_files.StoredWindow) -> None:
         assert window.problems == []
         self.number, self.device, self.kinds = window.number, window.device, window.kinds
         self.files = {name: b"".join(parts) for name, parts in window.files.items()}
@@ -124,4 +124,4 @@ class Read:
 
 
 def windows(path: Path) -> list[Read]:
-    return [Read(one) for one in traces.windows(path)]
+    return [Read(one) for one in trace_files.windows(path)]
