@@ -197,9 +197,9 @@ def _is_shared(capture: Capture) -> bool:
     return capture.clock == "epoch"
 
 
-def _named(what: str, name: str, where: str, place: int) -> list[str]:
+def _named(kind: str, name: str, where: str, place: int) -> list[str]:
     """Return the metadata that names a process or lane and says its place."""
-    head = f'{{"ph":"M",{where},"name":"{what}_'
+    head = f'{{"ph":"M",{where},"name":"{kind}_'
     return [
         f'{head}name","args":{{"name":{quoted(name)}}}}}',
         f'{head}sort_index","args":{{"sort_index":{place}}}}}',

@@ -43,7 +43,7 @@ class Comparison:
     unmatched: Table
 
     def tables(self) -> list[Table]:
-        """All tables, in the order in which they are shown."""
+        """Return all tables, in the order in which they are shown."""
         return [self.steps, self.each_step, self.operators, self.operator_types, self.unmatched]
 
     def text(self, row_limit: int | None = 20, screen: Screen = UNLIMITED) -> str:
@@ -147,7 +147,7 @@ def _differences(base: Sequence[float | None], new: Sequence[float | None]) -> d
 def _parts(base: Sequence[_Row], new: Sequence[_Row], has_steps: bool) -> Table:
     """Compare the parts of a step, which both tables have. Without steps a row would be a whole window: none then."""
     base, new = (base, new) if has_steps else ((), ())
-    columns: dict[str, Any] = {"part": [row["part"] for row in base]}
+    columns: dict[str, list[Any]] = {"part": [row["part"] for row in base]}
     for name in ("mean_ns", "median_ns"):
         columns |= {f"base_{name}": [row[name] for row in base], f"new_{name}": [row[name] for row in new]}
     columns |= _differences(columns["base_mean_ns"], columns["new_mean_ns"])
@@ -158,7 +158,7 @@ def _each_step(base: Sequence[_Row], new: Sequence[_Row]) -> Table:
     """Compare every step that has a number, of the first graph where it has several; None where it is absent."""
     in_base, in_new = _totals(base), _totals(new)
     numbers = sorted({*in_base, *in_new})
-    columns: dict[str, Any] = {"step": numbers}
+    columns: dict[str, list[Any]] = {"step": numbers}
     columns |= {"base_total_ns": [in_base.get(number) for number in numbers]}
     columns |= {"new_total_ns": [in_new.get(number) for number in numbers]}
     columns |= _differences(columns["base_total_ns"], columns["new_total_ns"])
@@ -177,7 +177,7 @@ def _totals(rows: Sequence[_Row]) -> dict[int, int | None]:
 
 def _operators(table: Table, name: str, pairs: Sequence[_Pair], steps: tuple[int, int], by_step: bool) -> Table:
     time = "step_ns" if by_step else "total_ns"
-    columns: dict[str, Any] = {name: [base[name] for base, _ in pairs]}
+    columns: dict[str, list[Any]] = {name: [base[name] for base, _ in pairs]}
     sides = [(base["side"], new["side"]) for base, new in pairs]
     columns |= {"base_side": [side for side, _ in sides], "new_side": [side for _, side in sides]}
     for column in ("count", "mean_ns"):
@@ -195,7 +195,7 @@ def _operators(table: Table, name: str, pairs: Sequence[_Pair], steps: tuple[int
 
 def _unmatched(single: Sequence[tuple[str, _Row]]) -> Table:
     rows = sorted(single, key=lambda pair: -pair[1]["total_ns"])
-    columns: dict[str, Any] = {"where": [where for where, _ in rows]}
+    columns: dict[str, list[Any]] = {"where": [where for where, _ in rows]}
     for name in ("full_name", "type", "side", "count", "total_ns", "mean_ns"):
         columns[name] = [row[name] for _, row in rows]
     return Table("unmatched_operators", columns, "Operators in one profile only")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from instrument.analyse.groupby import aggregate, factorize
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.trace.events import MISSING, SPAN_CALLBACK, SPAN_FRAMEWORK, SPAN_USER, Capture
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def by_name(capture: Capture) -> Table:
     keys, group = factorize(list(zip(rows["name"].tolist(), rows["kind"].tolist(), strict=True)))
     ended = rows["duration_ns"] != MISSING
     sums = aggregate(group[ended], rows["duration_ns"][ended], len(keys))
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "name": [capture.names[name] for name, _ in keys],
         "kind": [_KINDS[kind] for _, kind in keys],
         "threads": _threads(group, rows["thread"], len(keys)),

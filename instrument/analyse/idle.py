@@ -9,7 +9,7 @@ import numpy as np
 from instrument.analyse.executions import CountedExecutions, operator_mask
 from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import Union
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.trace.events import CPU, MISSING, Capture
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def by_stream(capture: Capture, counted: CountedExecutions) -> Table:
         if len(parts) > 1:
             rows.append(_use(f"{where}, all", MISSING, np.concatenate(parts)))
     heads = ("where", "stream", "executions", "span_ns", "busy_ns", "idle_ns", "idle_percent")
-    columns: dict[str, Any] = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
+    columns: dict[str, ColumnData] = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
     columns["stream"] = mask_missing(np.array(columns["stream"], np.int64))
     return Table("idle_streams", columns, "Busy and idle time", [] if rows else [_NOTHING])
 
@@ -55,7 +55,7 @@ def gaps(capture: Capture, counted: CountedExecutions) -> Table:
     order = np.argsort(-every["duration_ns"], kind="stable")
     kept, rest = every[order[:MOST_GAPS]], every[order[MOST_GAPS:]]
     names = [operator.full_name or operator.type for operator in capture.operators]
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "where": ["host" if is_host else "device" for is_host in kept["is_host"].tolist()],
         "stream": mask_missing(kept["stream"]),
         "start_ns": kept["start_ns"],

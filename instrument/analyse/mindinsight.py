@@ -111,7 +111,7 @@ def _cpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
 
 
 def _gpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
-    """Times of kernels by operator are not known, and are 0 for all."""
+    """Write operators of a GPU; the times of kernels by operator are not known, and are 0 for all."""
     heading: Sequence[str] = (
         "op_side", "op_type", "op_name", "op_full_name", "op_occurrences", "op_total_time(us)", "op_avg_time(us)",
         "total_proportion", "cuda_activity_cost_time(us)", "cuda_activity_call_count",
@@ -215,10 +215,8 @@ def step_trace(profile: ProfileTables) -> str:
     """
     table = profile.steps
     names = ("start_ns", "total_ns", "iteration_interval_ns", "fp_and_bp_ns")
-    known = np.ones(len(table), np.bool_)
-    for name in names:
-        known &= ~np.ma.getmaskarray(table[name])
-    places = np.flatnonzero(known)
+    masks = [np.ma.getmaskarray(table[name]) for name in names]
+    places = np.flatnonzero(~np.logical_or.reduce(masks))
     if not len(places):
         return ""
     start, total, interval, both = (np.ma.getdata(table[name])[places] for name in names)

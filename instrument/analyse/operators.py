@@ -15,7 +15,7 @@ import numpy as np
 
 from instrument.analyse.executions import CountedExecutions
 from instrument.analyse.groupby import aggregate, factorize, masked
-from instrument.analyse.table import Table, Value
+from instrument.analyse.table import ColumnData, Table, Value
 from instrument.errors import InstrumentError
 from instrument.trace.events import CPU, GPU, MISSING, Capture, Operator
 from instrument.trace.operator_map import UNNAMED_TYPES
@@ -71,7 +71,7 @@ def by_side(capture: Capture, counted: CountedExecutions) -> Table:
     return _table("sides", "Operators by where they run", columns, stats)
 
 
-def _table(name: str, caption: str, columns: dict[str, Any], stats: _Stats) -> Table:
+def _table(name: str, caption: str, columns: dict[str, ColumnData], stats: _Stats) -> Table:
     notes = [_SOURCE_NOTE] if stats.is_of_source else []
     table = Table(name, columns, caption, notes)
     return table.take(np.flatnonzero(table["count"] > 0)).sorted_by("total_ns")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from instrument.analyse.executions import CountedExecutions, communicates, computes, operator_mask
 from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import Union
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.trace.events import MISSING, Capture
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _of_source(capture: Capture) -> Table:
         rows[name] for name in ("communication_ns", "communication_not_overlapped_ns", "overlapped_ns")
     )
     is_derived = (both == MISSING) & (communication != MISSING) & (communication >= alone) & (alone != MISSING)
-    columns: dict[str, Any] = {"step": mask_missing(rows["step"])}
+    columns: dict[str, ColumnData] = {"step": mask_missing(rows["step"])}
     for name in _TIMES:
         values = np.where(is_derived, communication - alone, both) if name == "overlapped_ns" else rows[name]
         columns[name] = mask_missing(values)
@@ -76,8 +76,8 @@ def own_ns(capture: Capture, counted: CountedExecutions, steps: Table) -> dict[i
     waits = _only_communicating(capture, counted, numbers, start, start + total)
     is_known = ~np.ma.getmaskarray(steps["total_ns"])
     own: dict[int, int] = {}
-    for number, known, total_ns, wait_ns in zip(numbers, is_known.tolist(), total.tolist(), waits, strict=True):
-        if number is not None and known:
+    for number, has_total, total_ns, wait_ns in zip(numbers, is_known.tolist(), total.tolist(), waits, strict=True):
+        if number is not None and has_total:
             own.setdefault(number, max(total_ns - wait_ns, 0))
     return own
 

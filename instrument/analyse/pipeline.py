@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from instrument.analyse.executions import window_of
 from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import far
-from instrument.analyse.table import NOT_AVAILABLE, Table
+from instrument.analyse.table import NOT_AVAILABLE, ColumnData, Table
 from instrument.trace.events import MISSING, Capture, PipelineStage
 from instrument.trace.minddata import queued
 
@@ -77,7 +77,7 @@ def stages(capture: Capture, waiting: Verdict) -> Table:
     processors * samples * interval between them. What was not sampled is masked.
     """
     ordered = _ordered(capture.pipeline)
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "id": [stage.id for stage in ordered],
         "type": [stage.type for stage in ordered],
         "parent": mask_missing(np.array([stage.parent for stage in ordered], np.int64)),
@@ -145,17 +145,17 @@ def queues(capture: Capture) -> Table:
 
 
 def _sizes(rows: NDArray[np.void]) -> tuple[int, int, int | None, float | None]:
-    known = rows[rows["queue_size"] != MISSING]
-    empty = int((known["queue_size"] == 0).sum())
+    sampled = rows[rows["queue_size"] != MISSING]
+    empty = int((sampled["queue_size"] == 0).sum())
     full = None
-    if "queue_capacity" in (rows.dtype.names or ()) and (known["queue_capacity"] > 0).any():
-        full = int(((known["queue_size"] >= known["queue_capacity"]) & (known["queue_capacity"] > 0)).sum())
-    return len(known), empty, full, 100 * empty / len(known) if len(known) else None
+    if "queue_capacity" in (rows.dtype.names or ()) and (sampled["queue_capacity"] > 0).any():
+        full = int(((sampled["queue_size"] >= sampled["queue_capacity"]) & (sampled["queue_capacity"] > 0)).sum())
+    return len(sampled), empty, full, 100 * empty / len(sampled) if len(sampled) else None
 
 
 def _mean_ns(rows: NDArray[np.void], column: str) -> float | None:
-    known = rows[column][rows[column] >= 0]
-    return float(known.mean()) if len(known) else None
+    times = rows[column][rows[column] >= 0]
+    return float(times.mean()) if len(times) else None
 
 
 def _ordered(stages: Sequence[PipelineStage]) -> list[PipelineStage]:
@@ -255,8 +255,11 @@ def _near_miss(capture: Capture, wait: _Wait) -> str:
 
 
 def _waits(capture: Capture, steps: Table) -> Iterator[_Wait]:
-    looks = (_of_fetches, _of_iterator, _of_intervals, _of_feeder, _of_root)
-    return (found for look in looks if (found := look(capture, steps)))
+    """Yield what each source says about the wait, the best source first."""
+    for measure in (_of_fetches, _of_iterator, _of_intervals, _of_feeder, _of_root):
+        wait = measure(capture, steps)
+        if wait is not None:
+            yield wait
 
 
 def _percent(wait_ns: float, whole_ns: float) -> float:
@@ -275,11 +278,11 @@ def _of_fetches(capture: Capture, steps: Table) -> _Wait | None:
     else:
         return None
     waited = rows[rows["queue_size"] <= 0]
-    known = int((rows["queue_size"] != MISSING).sum())
+    samples = int((rows["queue_size"] != MISSING).sum())
     empty = int((waited["queue_size"] == 0).sum())
     percent = _percent(int(waited["duration_ns"].sum()), whole) if whole else 0.0
-    found = f", and found its queue empty {empty} of {known} times" if known else ""
-    return _Wait(percent, f"the device waited for data {percent:.1f} % of the time{found}")
+    queue = f", and found its queue empty {empty} of {samples} times" if samples else ""
+    return _Wait(percent, f"the device waited for data {percent:.1f} % of the time{queue}")
 
 
 def _span_of_steps(steps: Table) -> tuple[int, int]:
@@ -293,7 +296,7 @@ def _span_of_steps(steps: Table) -> tuple[int, int]:
 
 
 def _of_iterator(capture: Capture, steps: Table) -> _Wait | None:
-    """On the host the consumer is the training loop itself, and the time in the pipeline is its wait."""
+    """Measure the wait on the host, where the training loop itself is the consumer: the time in the pipeline."""
     return _of_batches(capture, "the training loop") if capture.target == "cpu" else None
 
 
@@ -302,7 +305,7 @@ def _of_feeder(capture: Capture, steps: Table) -> _Wait | None:
 
 
 def _of_batches(capture: Capture, who: str) -> _Wait | None:
-    """The time in the pipeline of batches that found its queue empty, by the time from the first batch to the last."""
+    """Measure the time in the pipeline of batches that found its queue empty, by that from first to last batch."""
     rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
     rows = rows[~far(rows["time_ns"], rows["time_ns"])]
     if len(rows) < 2:
@@ -313,9 +316,9 @@ def _of_batches(capture: Capture, who: str) -> _Wait | None:
     if not whole:
         return None
     percent = _percent(int(waited["pipeline_ns"].sum()), whole)
-    empty, known = int((waited["queue_size"] == 0).sum()), int((rows["queue_size"] != MISSING).sum())
-    found = f"; the queue was empty for {empty} of {known} batches" if known else ""
-    return _Wait(percent, f"{who} waited for data {percent:.1f} % of the time{found}")
+    empty, samples = int((waited["queue_size"] == 0).sum()), int((rows["queue_size"] != MISSING).sum())
+    queue = f"; the queue was empty for {empty} of {samples} batches" if samples else ""
+    return _Wait(percent, f"{who} waited for data {percent:.1f} % of the time{queue}")
 
 
 def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
@@ -334,8 +337,8 @@ def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
         words = f"steps begin their first operator after {each / 10**6:.3f} ms on average, which is launching"
         return _Wait(0.0, words, not samples)
     percent = _percent(waited, whole)
-    found = f", and the queue was empty in {share:.1f} % of {samples} samples" if samples else ""
-    return _Wait(percent, f"{percent:.1f} % of the steps' time passed before their first operator{found}", not samples)
+    queue = f", and the queue was empty in {share:.1f} % of {samples} samples" if samples else ""
+    return _Wait(percent, f"{percent:.1f} % of the steps' time passed before their first operator{queue}", not samples)
 
 
 def _of_root(capture: Capture, steps: Table) -> _Wait | None:

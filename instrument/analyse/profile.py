@@ -67,7 +67,7 @@ def profile(path: str | os.PathLike[str], window: int = -1, device: int | None =
     captures = [capture for part in parts if part.number == number for capture in part.captures()]
     if not any(map(_has_any, captures)):
         problems = [problem for capture in captures for problem in capture.problems]
-        reasons = "; ".join(f"{file}: {what} ({amount})" for file, what, amount in problems)
+        reasons = "; ".join(f"{problem.file}: {problem.what} ({problem.amount})" for problem in problems)
         raise InstrumentError(f"Window {number} of {place} holds nothing that can be read: {reasons or 'it is empty'}.")
     by_device = sorted(captures, key=lambda capture: capture.device)
     return Profile(place, by_device, device, windows.table(parts, number), number)
@@ -109,7 +109,7 @@ class Profile(ProfileTables):
 
     @cached_property
     def spread(self) -> Table:
-        """How far the ranks are apart in each step; see `instrument.analyse.stragglers.spread`."""
+        """Distances between the ranks in each step; see `instrument.analyse.stragglers.spread`."""
         return stragglers.spread(self.each())
 
     @cached_property

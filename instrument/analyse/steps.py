@@ -21,7 +21,7 @@ from instrument.analyse import operator_roles
 from instrument.analyse.executions import CountedExecutions, communicates, operator_mask, window_of
 from instrument.analyse.groupby import aggregate, mask_missing, masked
 from instrument.analyse.intervals import Union
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.trace.assembly import EXECUTIONS
 from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture
 
@@ -64,20 +64,20 @@ def per_step(capture: Capture, counted: CountedExecutions) -> Table:
         points.notes.insert(0, _STEPS_OF_CALLS)
     rows = points.rows
     total, parts = _parts(points)
-    columns: dict[str, Any] = {"step": mask_missing(rows["step"])}
+    columns: dict[str, ColumnData] = {"step": mask_missing(rows["step"])}
     if len(np.unique(rows["model"])) > 1:
         columns["model"] = mask_missing(rows["model"])
         graphs = len(np.unique(rows["model"]))
         points.notes.append(f"Steps of {graphs} graphs: a row is one run of one graph, not a step of the training.")
     columns |= {"start_ns": mask_missing(rows["start_ns"]), "total_ns": total, **parts}
     columns["all_reduce_ns"] = _communication(capture, counted, rows, points.notes)
-    columns["operators"] = _operators_of(counted, rows)
-    points.notes.extend(_on_the_rest(capture, counted, int(columns["operators"].sum())))
+    columns["operators"] = operators = _operators_of(counted, rows)
+    points.notes.extend(_on_the_rest(capture, counted, int(operators.sum())))
     return Table("steps", columns, "Steps", points.notes)
 
 
 def _on_the_rest(capture: Capture, counted: CountedExecutions, in_steps: int) -> Iterator[str]:
-    """What of the window is in no row."""
+    """Say which steps and executions of the window are in no row."""
     marks = capture.spans[(capture.spans["kind"] == SPAN_STEP) & (capture.spans["duration_ns"] == MISSING)]
     for number in marks["number"].tolist():
         yield f"Step {number} had not ended when the window closed, and is no row."
@@ -138,8 +138,8 @@ def _by_scopes(rows: NDArray[np.void], capture: Capture, counted: CountedExecuti
         rows["fp_start_ns"] = _extent(executions, row, row >= 0, len(rows)).first
         return _Points(rows, [*notes, *_NO_SCOPES])
     role = operator_roles.roles(capture.operators)[executions["operator"]]
-    wanted = (operator_roles.FORWARD, operator_roles.BACKWARD, operator_roles.OPTIMIZER)
-    forward, backward, update = (_extent(executions, row, role == one, len(rows)) for one in wanted)
+    roles = (operator_roles.FORWARD, operator_roles.BACKWARD, operator_roles.OPTIMIZER)
+    forward, backward, update = (_extent(executions, row, role == wanted, len(rows)) for wanted in roles)
     rows["fp_start_ns"], rows["bp_end_ns"] = forward.first, np.minimum(backward.last, rows["end_ns"])
     notes += _notes_on_scopes(forward, backward, update)
     _count(notes, ~is_scoped & (role == operator_roles.NO_ROLE), "executions have no scope, and may belong to any part")
@@ -225,11 +225,11 @@ def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         _count(notes, ~has_forward, "steps have no mark of the start of the forward pass")
         _count(notes, ~has_backward, "steps have no mark of the end of the backward pass")
     usable = has_total & ~wrong
-    known = (usable & has_forward, usable & has_forward & has_backward, usable & has_backward)
+    masks = (usable & has_forward, usable & has_forward & has_backward, usable & has_backward)
     values = (forward - start, backward - forward, end - backward)
     parts = {
         name: masked(np.where(is_known, value, 0), ~is_known)
-        for name, value, is_known in zip(PARTS, values, known, strict=True)
+        for name, value, is_known in zip(PARTS, values, masks, strict=True)
     }
     return masked(np.where(has_total, end - start, 0), ~has_total), parts
 
@@ -266,10 +266,11 @@ def _on_long_steps(numbers: NDArray[np.int64], total_ns: NDArray[np.int64]) -> I
         )
 
 
-def _count(notes: list[str], concerned: NDArray[np.bool_], what: str) -> None:
+def _count(notes: list[str], concerned: NDArray[np.bool_], text: str) -> None:
+    """Add a note with the number of steps or executions that are concerned; none for 0."""
     count = int(concerned.sum())
     if count:
-        notes.append(f"{count} of {len(concerned)} {what}.")
+        notes.append(f"{count} of {len(concerned)} {text}.")
 
 
 def _communication(
@@ -291,9 +292,9 @@ def _operators_of(counted: CountedExecutions, rows: NDArray[np.void]) -> NDArray
     row = rows_at(counted.executions["start_ns"], rows)
     numbers, places = np.unique(rows["step"], return_index=True)
     if len(numbers) == len(rows) and len(rows) and numbers[0] != MISSING:  # the source may know better than the time
-        told = counted.executions["step"]
-        place = np.minimum(np.searchsorted(numbers, told), len(numbers) - 1)
-        row = np.where(numbers[place] == told, places[place], np.where(told == MISSING, row, MISSING))
+        step = counted.executions["step"]
+        place = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
+        row = np.where(numbers[place] == step, places[place], np.where(step == MISSING, row, MISSING))
     return np.bincount(row[row >= 0], minlength=len(rows)).astype(np.int64)
 
 
@@ -310,7 +311,7 @@ def averages(table: Table) -> Table:
     is_whole, notes = _whole(table)
     rows = [_average(table[name], is_whole) for name in names]
     whole = rows[0][0]
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "part": [name.removesuffix("_ns") for name in names],
         "mean_ns": [row[0] for row in rows],
         "share_percent": [None if row[0] is None or not whole else 100 * row[0] / whole for row in rows],
@@ -324,9 +325,9 @@ def averages(table: Table) -> Table:
 
 def explained(parts: Table) -> Table:
     """Return the known parts for a report; if all are known, with notes on their meaning."""
-    known = parts.take(~np.ma.getmaskarray(parts["mean_ns"]))
-    is_whole = {f"{name}_ns" for name in known["part"].tolist()}.issuperset(PARTS)
-    return Table(known.name, known.columns, known.caption, [*known.notes, *(_MEANINGS if is_whole else ())])
+    shown = parts.take(~np.ma.getmaskarray(parts["mean_ns"]))
+    is_whole = {f"{name}_ns" for name in shown["part"].tolist()}.issuperset(PARTS)
+    return Table(shown.name, shown.columns, shown.caption, [*shown.notes, *(_MEANINGS if is_whole else ())])
 
 
 def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:

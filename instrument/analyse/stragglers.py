@@ -8,11 +8,11 @@ clocks of several hosts differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.trace.events import MISSING
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def spread(ranks: Sequence[ProfileTables]) -> Table:
     least, most = times[fastest, place], times[slowest, place]
     totals = [_totals(rank.steps) for rank in ranks]
     longest = np.array([max(total[number] for total in totals) for number in numbers], np.int64)
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "step": np.array(numbers, np.int64),
         "step_ns": longest,
         "slowest": devices[slowest],
@@ -91,8 +91,8 @@ def verdict(ranks: Sequence[ProfileTables], apart: Table) -> Straggler | None:
     others = [mean for number, mean in means.items() if number != device]
     intervals = {rank.device: _interval(rank, numbers) for rank in ranks}
     mine, theirs = intervals[device], [value for number, value in intervals.items() if number != device]
-    known = [value for value in theirs if value is not None]
-    late = mine - sum(known) / len(known) if mine is not None and len(known) == len(theirs) else None
+    times = [value for value in theirs if value is not None]
+    late = mine - sum(times) / len(times) if mine is not None and len(times) == len(theirs) else None
     own, rest = means[device], sum(others) / len(others)
     step, between = (max(float(apart[name].mean()), 1.0) for name in ("step_ns", "spread_ns"))
     often = int((apart["slowest"] == device).sum())
@@ -129,7 +129,7 @@ def devices(ranks: Sequence[ProfileTables], apart: Table) -> Table:
     """
     totals = [np.ma.compressed(np.ma.asarray(rank.steps["total_ns"])) for rank in ranks]
     numbers = apart["step"].tolist() if len(ranks) > 1 else []
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "device": [rank.device for rank in ranks],
         "target": [rank.target for rank in ranks],
         "steps": [len(rank.capture.steps) for rank in ranks],

@@ -31,9 +31,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from instrument.analyse import executions, host_spans, idle, memory, operators, overlap, pipeline, steps
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.errors import InstrumentError
-from instrument.trace.events import MISSING, Capture, Problem
+from instrument.trace.events import MISSING, Capture
 from instrument.wording import ranges
 
 Self = TypeVar("Self", bound="ProfileTables")
@@ -71,7 +71,7 @@ class ProfileTables:
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """What the trace says about itself: versions, window, requested steps, your own metadata."""
+        """Facts in the trace about itself: versions, window, requested steps, your own metadata."""
         return self.capture.metadata
 
     @cached_property
@@ -81,10 +81,13 @@ class ProfileTables:
 
     @cached_property
     def problems(self) -> Table:
-        """What is not in the tables, or not in the sums: file, what, and how many times or bytes."""
+        """Losses: what of which file is not in the tables, or not in the sums, and how many times or bytes."""
         problems = [*self.capture.problems, *self.counted.problems()]
-        columns: dict[str, Any] = {name: [getattr(problem, name) for problem in problems] for name in Problem._fields}
-        columns["amount"] = np.array(columns["amount"], np.int64)
+        columns: dict[str, ColumnData] = {
+            "file": [problem.file for problem in problems],
+            "what": [problem.what for problem in problems],
+            "amount": np.array([problem.amount for problem in problems], np.int64),
+        }
         return Table("problems", columns, "Not in the tables")
 
     # ------------------------------------------------------------------ tables
@@ -151,7 +154,7 @@ class ProfileTables:
 
     @cached_property
     def waiting(self) -> pipeline.Verdict:
-        """Whether the training waits for data, and for which stage of the pipeline."""
+        """The verdict on the data pipeline: does the training wait for it, and for which stage?"""
         return pipeline.verdict(self.capture, self.steps)
 
     @cached_property

@@ -177,11 +177,11 @@ class _Builder:
         is_open = rows["duration_ns"] == MISSING
         rows["duration_ns"][is_open] = np.maximum(self._end_ns() - rows["start_ns"][is_open], 0)
         of_framework = rows["kind"] == SPAN_FRAMEWORK
-        for is_chosen, what in ((~of_framework, "spans"), (of_framework, "framework")):
+        for is_chosen, source in ((~of_framework, "spans"), (of_framework, "framework")):
             for thread in np.unique(rows["thread"][is_chosen]).tolist():
                 chosen = is_chosen & (rows["thread"] == thread)
                 texts, kind = self._texts_of_spans(rows[chosen], is_open[chosen])
-                self._add(rows[chosen], texts, kind, (self._host, f"{what}, thread {thread}", True))
+                self._add(rows[chosen], texts, kind, (self._host, f"{source}, thread {thread}", True))
 
     def _texts_of_spans(
         self, rows: NDArray[np.void], is_open: NDArray[np.bool_]
@@ -234,10 +234,10 @@ class _Builder:
         sides = [operator.side for operator in self._capture.operators]
         nests = self._capture.target != "cpu"
         for side in dict.fromkeys(sides):
-            process, what = (self._host, "thread") if side == CPU else (self._device, "stream")
+            process, place = (self._host, "thread") if side == CPU else (self._device, "stream")
             of_side = rows[np.array([operator_side == side for operator_side in sides], np.bool_)[rows["operator"]]]
             for stream, chosen in _by(of_side, "stream"):
-                lane = process, _lane(side, what, stream), side == CPU and nests
+                lane = process, _lane(side, place, stream), side == CPU and nests
                 self._add(chosen, texts, chosen["operator"], lane, chosen["step"])
 
     def activities(self) -> None:
@@ -318,8 +318,8 @@ def _by(rows: NDArray[np.void], column: str) -> Iterator[tuple[int, NDArray[np.v
         yield value, rows[rows[column] == value]
 
 
-def _lane(what: str, place: str, number: int) -> str:
-    return what if number == MISSING else f"{what}, {place} {number}"
+def _lane(kind: str, place: str, number: int) -> str:
+    return kind if number == MISSING else f"{kind}, {place} {number}"
 
 
 def _title_of_step(number: int) -> str:

@@ -29,7 +29,7 @@ class StoredWindow:
     """One window of one device: `number` counts from 0 within its event file, `path`.
 
     `files` has the parts of each raw file, in order; `kinds` says which tool wrote it. `problems` name the bytes that
-    are missing: of a file with a gap only what stands before the gap is there.
+    are missing: of a file with a gap only text stands before the gap is there.
     """
 
     path: str
@@ -132,22 +132,22 @@ class _TraceFileReader:
         parts = window.files.setdefault(piece.name, [])
         window.kinds[piece.name] = piece.kind
         if piece.offset != end or piece.total_bytes != total_bytes:
-            what = f"a piece at {piece.offset} of {piece.total_bytes} bytes follows the first {end} of {total_bytes}"
-            window.problems.append(Problem(piece.name, what, len(piece.data)))
+            text = f"a piece at {piece.offset} of {piece.total_bytes} bytes follows the first {end} of {total_bytes}"
+            window.problems.append(Problem(piece.name, text, len(piece.data)))
             return
         if len(piece.data):
             parts.append(memoryview(piece.data))
         self._sizes[key] = end + len(piece.data), total_bytes
 
-    def _note(self, what: str, amount: int) -> None:
+    def _note(self, text: str, amount: int) -> None:
         """Record damage; beyond the limit of places, add the amount to the last of them."""
         if len(self.damage) < MOST_PLACES:
-            self.damage.append(Problem(self._path, what, amount))
+            self.damage.append(Problem(self._path, text, amount))
         else:
             self.damage[-1] = self.damage[-1]._replace(amount=self.damage[-1].amount + amount)
 
     def _report_missing_ends(self) -> None:
         for (number, device, name), (end, total_bytes) in self._sizes.items():
             if end != total_bytes:
-                what = f"the last {total_bytes - end} of {total_bytes} bytes are missing"
-                self._windows[number, device].problems.append(Problem(name, what, total_bytes - end))
+                text = f"the last {total_bytes - end} of {total_bytes} bytes are missing"
+                self._windows[number, device].problems.append(Problem(name, text, total_bytes - end))

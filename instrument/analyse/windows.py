@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from instrument.analyse import trace_files
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.paths import absent
 from instrument.trace import grouping, jsontext, load, marks
@@ -205,7 +205,7 @@ def choose(parts: Sequence[WindowPart], window: int, path: str) -> int:
 def table(parts: Sequence[WindowPart], chosen: int) -> Table:
     """List the windows, one row a window and place: device, when it was open, its steps, whether it is complete."""
     rows = sorted(parts, key=lambda part: (part.number, part.devices))
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "window": [part.number for part in rows],
         "is_shown": [part.number == chosen for part in rows],
         "device": [ranges(part.devices) for part in rows],

@@ -1,4 +1,21 @@
-"""`Profiler`: what a user holds. MindSpore's names, and torch's words beside them."""
+"""`Profiler`: record windows of a training from a hand-written loop, and explain them.
+
+Problem. MindSpore's interface to its profiler changes from version to version, and many users know torch's; each has
+options without effect on some device, and raw files that only its own tools read, after an analysis that takes time and
+may fail. An exception in the middle of a training costs more than a profile is worth.
+
+Strategy. This class has MindSpore's arguments and names, and torch's methods beside them (`schedule`, `step`,
+`key_averages`, `export_chrome_trace`, `on_trace_ready`). It only translates: each call becomes a request to its
+`Recorder`, which looks the answer up in the transition table of `control`. The recorder opens a window through the
+backend of the device (`backends`), closes it, and copies its raw files into the trace event file (`archive`). No raw
+file is parsed while a training runs; `analyse` reads the event file when a user asks.
+
+Rejected: MindSpore's public profiler on every device. It analyses each window itself when the window ends, while the
+training waits. The CPU has a raw profiler of operators, which is used instead where MindSpore was built with it.
+
+`StopAtStep` and `StopAtEpoch` in `callbacks` are the same for `model.train`: they hold a `Profiler` that does not start
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from instrument import framework
-from instrument.profiler import window
-from instrument.profiler.control import Request, State
+from instrument.profiler.control import ProfilerState, Request
 from instrument.profiler.options import (
     AicoreMetrics,
     ExportType,
@@ -24,6 +40,7 @@ from instrument.profiler.options import (
 )
 from instrument.profiler.recorder import Recorder
 from instrument.profiler.schedule import ProfilerAction, Schedule, action_of
+from instrument.profiler.window import WindowRange
 
 if TYPE_CHECKING:
     from instrument.analyse.operators import KeyAverages
@@ -151,10 +168,10 @@ class Profiler:
             RuntimeError: another profiler has a window open.
         """
         if self._schedule is None:
-            self.recorder.request = window.Request()
+            self.recorder.request = WindowRange()
             self._ask(Request.START)
             return
-        is_begun = self.recorder.is_scheduled and self.recorder.state not in (State.IDLE, State.DONE)
+        is_begun = self.recorder.is_scheduled and self.recorder.state not in (ProfilerState.IDLE, ProfilerState.DONE)
         self._ask(Request.BEGIN)
         if not is_begun:
             self.recorder.begin_schedule(getattr(self._schedule, "repeat", 0))
@@ -173,7 +190,7 @@ class Profiler:
         self._ask(Request.STOP, cut)
 
     def step(self) -> None:
-        """A step of a hand-written loop is over; the next one begins."""
+        """Mark the end of a step of a hand-written loop and the begin of the next."""
         opened = self.recorder.window
         if opened is not None:
             opened.marks.settle()
@@ -189,7 +206,7 @@ class Profiler:
         assert self._schedule is not None
         action = action_of(self._schedule(self.step_num))
         if isinstance(self._schedule, Schedule):
-            self.recorder.request = window.Request(self._schedule.window(self.step_num) or self._schedule.first_window)
+            self.recorder.request = WindowRange(self._schedule.window(self.step_num) or self._schedule.first_window)
         self._ask(_STEP_REQUESTS[action])
 
     def _ask(self, request: Request, reason: str = "") -> None:
@@ -200,7 +217,7 @@ class Profiler:
             self._step_start_ns = opened.start_monotonic_ns
 
     def __enter__(self) -> Profiler:
-        if self.recorder.state in (State.IDLE, State.DONE):
+        if self.recorder.state in (ProfilerState.IDLE, ProfilerState.DONE):
             self.start()
         return self
 
@@ -217,11 +234,11 @@ class Profiler:
         self._ask(Request.EXIT, describe(kind, error))
 
     def add_metadata(self, key: str, value: str) -> None:
-        """A fact of yours about the windows that are closed from now on."""
+        """Add a fact of yours to the windows that are closed from now on."""
         self.recorder.metadata.add(key, value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """The same with a value in JSON. Raises `ValueError` for what is none."""
+        """Add a fact whose value is JSON. Raises `ValueError` if it is not."""
         self.recorder.metadata.add_json(key, value)
 
     # ------------------------------------------------------------------ results
@@ -287,7 +304,7 @@ class Profiler:
     @property
     def _is_missed(self) -> bool:
         """True if nothing was recorded, for a reason that is known."""
-        return self.recorder.state is State.IDLE and bool(self.recorder.missed)
+        return self.recorder.state is ProfilerState.IDLE and bool(self.recorder.missed)
 
     def _profile(self) -> Profile:
         if self._is_missed:

@@ -128,7 +128,7 @@ def _windowless(folder: Path) -> None:
 
 def _cut_executions() -> None:
     rows = captures.executions((captures.T0, 0, 0), (captures.T0 + 5, -2, 0))
-    found = executions.counted(captures.capture([captures.FORWARD], rows)).problems()
+    found = executions.count_executions(captures.capture([captures.FORWARD], rows)).problems()
     raise ValueError("; ".join(one.what for one in found))
 
 

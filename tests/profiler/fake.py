@@ -13,7 +13,7 @@ import pytest
 
 from instrument.analyse import trace_files
 from instrument.profiler.options import Options
-from instrument.profiler.spans import RECORD
+from instrument.profiler.window import MARK
 
 
 class FakeBackend:
@@ -107,7 +107,7 @@ class Read:
         self.rank = int(described.split(".")[2])
         self.about: dict[str, Any] = json.loads(self.files[described])
         self.names: list[str] = json.loads(self.files[f"instrument.names.{self.rank}.json"])
-        self.marks = np.frombuffer(self.files[f"instrument.marks.{self.rank}.bin"], RECORD)
+        self.marks = np.frombuffer(self.files[f"instrument.marks.{self.rank}.bin"], MARK)
 
     def of_kind(self, kind: int) -> list[tuple[str, int]]:
         """Name and number of the marks of a kind, by their starts."""

@@ -211,7 +211,10 @@ class Odd(Exception):
     """No kind of error that anybody expects."""
 
 
-_PLACES = ("archive_files", "open_sink", "Window.close", "Window.remove", "Recorder._report", "Window.dropped")
+_PLACES = (
+    "archive_files", "open_sink", "ProfilerWindow.close", "ProfilerWindow.remove", "Recorder._report",
+    "ProfilerWindow.dropped",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("error", [MemoryError(), Odd("odd"), KeyError("x"), OSError(5, "I/O error")], ids=repr)
