@@ -1,4 +1,4 @@
-"""URLs where a path of this machine is expected: of one, makedirs would make a folder called `s3:`."""
+"""Paths that name nothing here: URLs, of which makedirs would make a folder called `s3:`, and absent files."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def url_hint(path: str) -> str:
     if path.lower().startswith("file:/"):
         return "give the path without file://"
     return "take a local directory and copy it there or back, or mount the storage and give the path of the mount"
+
+
+def absent(path: str) -> str:
+    """Return why there is nothing at a path."""
+    return "is a broken link" if os.path.islink(path) else "does not exist"

@@ -1,13 +1,13 @@
-"""Who may import whom: each import statement in `instrument/`, wherever it stands, against one table.
+"""Who may import whom: each import in `instrument/`, wherever it stands, against one table.
 
 Values go down through the writing half and up through the reading half; the halves meet in values, codec, eventfile and
-ringfile only. What is imported under `if TYPE_CHECKING` counts for the direction, but is not loaded.
+ringfile only. An import under `if TYPE_CHECKING` or in a function counts for the direction, but is not loaded with its
+module. In the search for circles a string that is the name of a module counts, too.
 """
 
 from __future__ import annotations
 
 import ast
-import graphlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -66,8 +66,9 @@ ALLOWED: dict[str, set[str]] = {
         "numpy",
         "psutil",
     },
-    # Its analysis, in the reading half, is imported by name when somebody asks for it.
+    # `Profiler.analyse` explains what was recorded; what it imports for that stands in functions.
     "profiler": {
+        "analyse",
         "suggestions",
         "write",
         "codec",
@@ -109,12 +110,37 @@ ALLOWED: dict[str, set[str]] = {
         "numpy",
     },
     # the reading half
-    # A run's profile is explained by `analyse`, above it, which is imported by name when somebody asks for it.
-    "runs": {"suggestions", "ringfile", "codec", "eventfile", "values", "errors", "paths", "numpy", "crc32c", "pandas"},
     "trace": {"values", "errors", "numpy"},
-    "analyse": {"runs", "trace", "values", "errors", "paths", "_version", "numpy", "pandas"},
+    # It reads trace event files itself, so that a run, which has a profile, can stand above it.
+    "analyse": {
+        "trace",
+        "ringfile",
+        "codec",
+        "eventfile",
+        "values",
+        "wording",
+        "errors",
+        "paths",
+        "_version",
+        "numpy",
+        "pandas",
+    },
+    "runs": {
+        "analyse",
+        "suggestions",
+        "wording",
+        "ringfile",
+        "codec",
+        "eventfile",
+        "values",
+        "errors",
+        "paths",
+        "numpy",
+        "crc32c",
+        "pandas",
+    },
     # Plain values of runs, which every output stands on: no terminal, no HTML, no options.
-    "facts": {"suggestions", "wording", "analyse", "runs", "codec", "eventfile", "values", "errors", "numpy"},
+    "facts": {"suggestions", "wording", "analyse", "runs", "codec", "eventfile", "values", "errors", "paths", "numpy"},
     "show": {
         "suggestions",
         "wording",
@@ -150,6 +176,7 @@ class Import:
     target: str
     is_in_function: bool
     is_for_types: bool
+    is_by_name: bool = False
 
     @property
     def is_loaded(self) -> bool:
@@ -204,18 +231,26 @@ def walk(node: ast.AST, in_function: bool = False, for_types: bool = False) -> I
 
 
 def imports_of(module: str, path: Path) -> list[Import]:
+    """Return the imports of a module by statements, then those by name: `import_module("instrument.codec.wire")`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [
-        Import(str(path.relative_to(ROOT)), statement.lineno, module, target, in_function, for_types)
+    file = str(path.relative_to(ROOT))
+    by_statement = [
+        Import(file, statement.lineno, module, target, in_function, for_types)
         for statement, in_function, for_types in walk(tree)
         if isinstance(statement, (ast.Import, ast.ImportFrom))
         for target in targets(statement)
     ]
+    by_name = [
+        Import(file, node.lineno, module, node.value, is_in_function=True, is_for_types=False, is_by_name=True)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in MODULES and node.value not in ("instrument", module)
+    ]
+    return by_statement + by_name
 
 
 IMPORTS = [one for module, path in MODULES.items() for one in imports_of(module, path)]
 #: The root hands out the public names, each on first use; it has a rule of its own.
-INNER = [one for one in IMPORTS if one.room]
+INNER = [one for one in IMPORTS if one.room and not one.is_by_name]
 
 
 def lines(imports: list[Import]) -> list[str]:
@@ -267,10 +302,19 @@ def test_a_room_imports_what_it_may(room: str) -> None:
 
 
 def test_the_halves_never_meet() -> None:
-    """What writes imports nothing that reads, and the other way round; nor does the table allow it."""
+    """What writes imports nothing that reads, and the other way round; nor does the table allow it.
+
+    The one exception: a user asks a `Profiler` to explain what it recorded, and gets a `Profile`.
+    """
     for half, other in ((WRITING, READING), (READING, WRITING)):
-        assert lines([one for one in INNER if one.room in half and room_of(one.target) in other]) == []
-        assert not any(ALLOWED[room] & other for room in half)
+        met = [one for one in INNER if one.room in half and room_of(one.target) in other]
+        assert lines([one for one in met if one.module != "instrument.profiler.profiler"]) == []
+        assert {room_of(one.target) for one in met} <= {"analyse"}
+        assert not any(one.is_loaded for one in met)
+        assert {room: ALLOWED[room] & other for room in half if ALLOWED[room] & other} in (
+            {},
+            {"profiler": {"analyse"}},
+        )
 
 
 def test_mindspore_is_imported_in_its_rooms_only() -> None:
@@ -305,11 +349,71 @@ def test_the_root_loads_the_version_only() -> None:
     assert loaded - sys.stdlib_module_names - {"collections.abc"} == {"instrument._version"}
 
 
-def test_there_is_no_import_cycle() -> None:
-    """Modules can be loaded in some order, each after those that it loads."""
-    graph = {module: {one.target for one in IMPORTS if one.module == module and one.is_loaded} for module in MODULES}
-    ours = {module: needed & MODULES.keys() for module, needed in graph.items()}
-    assert set(graphlib.TopologicalSorter(ours).static_order()) == MODULES.keys()
+#: Circles that are left, to be broken. Nothing is added here.
+KNOWN_CIRCLES: tuple[frozenset[str], ...] = (
+    frozenset(
+        {
+            "instrument.facts.describe",
+            "instrument.runs.contents",
+            "instrument.runs.frames",
+            "instrument.runs.lineage",
+            "instrument.runs.points",
+            "instrument.runs.presented",
+            "instrument.runs.run",
+            "instrument.runs.run_list",
+            "instrument.runs.tail",
+            "instrument.show.html",
+        }
+    ),
+)
+
+
+def circles(imports: list[Import]) -> set[frozenset[str]]:
+    """Return the sets of modules that reach each other by imports."""
+    needed: dict[str, set[str]] = {module: set() for module in MODULES}
+    for one in imports:
+        if one.target in MODULES:
+            needed[one.module].add(one.target)
+    reached = {module: reachable(module, needed) for module in MODULES}
+    return {
+        frozenset({module} | {other for other in reached[module] if module in reached[other]})
+        for module in MODULES
+        if module in reached[module]
+    }
+
+
+def reachable(module: str, needed: dict[str, set[str]]) -> set[str]:
+    """Return the modules that a module imports, directly or not; itself only in a circle."""
+    reached: set[str] = set()
+    pending = [module]
+    while pending:
+        following = needed[pending.pop()] - reached
+        reached |= following
+        pending += following
+    return reached
+
+
+def test_modules_are_loaded_in_some_order() -> None:
+    """Each after those that it loads at its top."""
+    assert circles([one for one in IMPORTS if one.is_loaded]) == set()
+
+
+def test_there_is_no_new_import_circle() -> None:
+    """Imports for types, in functions and by name count: a reader meets them, too.
+
+    The root is left out: it names every public module by its name, so that `import instrument` loads none of them.
+    """
+    found = circles([one for one in IMPORTS if one.room])
+    assert [sorted(circle) for circle in found if not any(circle <= known for known in KNOWN_CIRCLES)] == []
+    broken = [sorted(known) for known in KNOWN_CIRCLES if not any(circle <= known for circle in found)]
+    assert broken == [], "these circles are broken: remove them from KNOWN_CIRCLES"
+
+
+def test_imports_by_name_are_seen() -> None:
+    """As of the table of the root, which loads none of what it names."""
+    by_name = [one for one in IMPORTS if one.is_by_name and one.target == "instrument.runs.run" and not one.room]
+    assert by_name
+    assert not any(one.is_loaded for one in by_name)
 
 
 FRESH = """

@@ -1,4 +1,4 @@
-"""What a misspelt name may have meant."""
+"""What a misspelt name may have meant, and what is listed in messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 import instrument
 from instrument.show.cli import main
 from instrument.suggestions import closest, did_you_mean
+from instrument.wording import ranges
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,19 @@ def test_verbs_and_options(words: list[str], sentence: str, capsys: pytest.Captu
     assert sentence in err
     usage = "usage: instrument scalars " if words[0] == "scalars" else "usage: instrument [-h]"
     assert err.startswith(usage)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([], ""),
+        ([0], "0"),
+        ([0, 1], "0, 1"),
+        (range(64), "0 to 63"),
+        ([9, 2, 3, 4, 0, 3], "0, 2 to 4, 9"),
+        (range(0, 2000, 2), "0, 2, 4, 6, 8, 10, 12, 14 and others up to 1998"),
+    ],
+)
+def test_numbers_take_one_short_line(numbers: list[int], shown: str) -> None:
+    """Runs of numbers are their ends, and of very many the first are named."""
+    assert ranges(numbers) == shown

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from instrument.analyse import layout, pipeline, ranks
+from instrument.analyse import layout, pipeline, stragglers
 from instrument.analyse import steps as step_tables
-from instrument.analyse.sums import is_collective
+from instrument.analyse.executions import is_collective
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, SPAN_CALLBACK, PipelineStage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from instrument.analyse.profile import Profile
     from instrument.analyse.table import Table, Value
+    from instrument.analyse.tables import ProfileTables
 
 #: A few operators are worth a look of their own when they take half of the time: then work on the rest gains less.
 FEW_OPERATORS, FEW_PERCENT = 3, 50.0
@@ -82,39 +82,40 @@ class Advice(NamedTuple):
     text: str
 
 
-def advice(profile: Profile) -> list[Advice]:
-    """All that the figures of a profile advise, what matters for all the others first."""
-    parts = (_window, _warm_up, _ranks, _data, _few_operators, _conversions, _ai_cpu)
-    return [Advice(topic, text) for part in parts for topic, text in part(profile)]
+def advice(tables: ProfileTables) -> list[Advice]:
+    """Apply all rules to the tables of a profile, those first that say how far the others can be trusted."""
+    rules = (_window, _warm_up, _ranks, _data, _few_operators, _conversions, _ai_cpu)
+    return [Advice(topic, text) for rule in rules for topic, text in rule(tables)]
 
 
-def sentences(profile: Profile) -> Iterator[str]:
-    """The texts of `advice`."""
-    return (one.text for one in advice(profile))
+def sentences(tables: ProfileTables) -> list[str]:
+    """Return the texts of `advice`."""
+    return [item.text for item in advice(tables)]
 
 
-_Found = Iterator[tuple[str, str]]
+#: Topics and texts that a rule yields.
+_Advised = Iterator[tuple[str, str]]
 
 
 # ---------------------------------------------------------------- the window and its steps
 
 
-def _window(profile: Profile) -> _Found:
-    told = profile.metadata
-    if told.get("complete") is not False:
+def _window(tables: ProfileTables) -> _Advised:
+    metadata = tables.metadata
+    if metadata.get("complete") is not False:
         return
-    asked, first, last = told.get("requested"), told.get("first_step"), told.get("last_step")
+    asked, first, last = metadata.get("requested"), metadata.get("first_step"), metadata.get("last_step")
     text = "The window is incomplete"
     if isinstance(asked, (list, tuple)) and len(asked) == 2:
         text += f": steps {asked[0]} to {asked[1]} were asked for"
         has_steps = isinstance(first, int) and isinstance(last, int) and 0 <= first <= last
         text += f", it holds {first} to {last}" if has_steps else ", it holds none"
-    reason = str(told.get("reason") or "").rstrip(".")
+    reason = str(metadata.get("reason") or "").rstrip(".")
     yield "window", f"{text}{f' ({reason})' if reason else ''}. Means over its steps may be of too few of them."
 
 
-def _warm_up(profile: Profile) -> _Found:
-    text = step_tables.warm_up(profile.steps)
+def _warm_up(tables: ProfileTables) -> _Advised:
+    text = step_tables.warm_up(tables.steps)
     if text:
         yield "steps", f"{text} Let the window begin later, or look at the mean without the first step."
 
@@ -122,42 +123,48 @@ def _warm_up(profile: Profile) -> _Found:
 # ---------------------------------------------------------------- ranks
 
 
-def _ranks(profile: Profile) -> _Found:
-    found = ranks.verdict(profile.each(), profile.spread) if len(profile.captures) > 1 else None
-    if found is None or found.spread_percent < APART_PERCENT:
+def _ranks(tables: ProfileTables) -> _Advised:
+    ranks = tables.each()
+    slowest = stragglers.verdict(ranks, stragglers.spread(ranks)) if len(ranks) > 1 else None
+    if slowest is None or slowest.spread_percent < APART_PERCENT:
         return
-    text = ranks.in_words(found)
-    if found.behind_percent < APART_PERCENT:
+    text = stragglers.in_words(slowest)
+    if slowest.behind_percent < APART_PERCENT:
         yield "ranks", f"{text} Now one is late and now another: look for batches of unequal work and other processes."
         return
     text += " The others wait for it."
-    if found.late_ns is not None and 2 * found.late_ns > found.own_ns - found.others_ns:
-        text += f" {found.late_ns / _MS:.3f} ms of that pass before its first operator: look at its data, and at what "
+    if slowest.late_ns is not None and 2 * slowest.late_ns > slowest.own_ns - slowest.others_ns:
+        text += (
+            f" {slowest.late_ns / _MS:.3f} ms of that pass before its first operator: look at its data, and at what "
+        )
         text += "runs between its steps."
-    yield "ranks", f"{text} profile(device={found.device}), or --device {found.device}, has its steps and operators."
+    yield (
+        "ranks",
+        f"{text} profile(device={slowest.device}), or --device {slowest.device}, has its steps and operators.",
+    )
 
 
 # ---------------------------------------------------------------- data
 
 
-def _data(profile: Profile) -> _Found:
-    verdict = pipeline.verdict(profile.capture, profile.steps)
-    late = _late_start(profile.steps)
+def _data(tables: ProfileTables) -> _Advised:
+    verdict = tables.waiting
+    late = _late_start(tables.steps)
     if late is None and not verdict.is_waiting:
         if verdict.near_miss:
             head = f"The training hardly waits for data yet: {verdict.reason}"
-            yield "data", " ".join((head, *_what_to_do(profile, verdict.stage)))
+            yield "data", " ".join((head, *_what_to_do(tables, verdict.stage)))
         return
     if verdict.kind == pipeline.NOT_INPUT_BOUND and not verdict.is_of_steps:
         if late is None or late.percent < LATE_PERCENT:
             return
-        yield "data", f"{late.words}, but not for data: {verdict.reason} {_callbacks(profile)}"
+        yield "data", f"{late.words}, but not for data: {verdict.reason} {_callbacks(tables)}"
         return
     is_said_twice = verdict.is_of_steps and late is not None
     head = f"The training waits for data: {verdict.reason}" if verdict.is_waiting and not is_said_twice else ""
     limit = f"more than {pipeline.INTERVAL_NS // _MS} ms means waiting for data."
     tail = f"{late.words}, and {limit}" if late is not None else ""
-    yield "data", " ".join(filter(None, (head, tail, *_what_to_do(profile, verdict.stage))))
+    yield "data", " ".join(filter(None, (head, tail, *_what_to_do(tables, verdict.stage))))
 
 
 class _Late(NamedTuple):
@@ -192,23 +199,23 @@ def _late_start(table: Table) -> _Late | None:
     )
 
 
-def _callbacks(profile: Profile) -> str:
-    """How much of the time between steps callbacks take, where their marks are in the trace."""
-    spans = profile.capture.spans
+def _callbacks(tables: ProfileTables) -> str:
+    """Return a sentence on the time between steps that callbacks take, if the trace has their marks."""
+    spans = tables.capture.spans
     times = spans["duration_ns"][(spans["kind"] == SPAN_CALLBACK) & (spans["duration_ns"] >= 0)]
-    if not len(times) or not len(profile.capture.steps):
+    if not len(times) or not len(tables.capture.steps):
         return "Look at what runs between the steps: callbacks, logging, evaluation."
-    each = int(times.sum()) / len(profile.capture.steps) / _MS
+    each = int(times.sum()) / len(tables.capture.steps) / _MS
     return f"Callbacks take {each:.3f} ms a step of what runs between the steps."
 
 
-def _what_to_do(profile: Profile, stage: PipelineStage | None) -> Iterator[str]:
+def _what_to_do(tables: ProfileTables, stage: PipelineStage | None) -> Iterator[str]:
     if stage is None:
-        if not profile.capture.pipeline:
-            yield _NO_PIPELINE_ON_CPU if profile.target == "cpu" else _NO_PIPELINE
+        if not tables.capture.pipeline:
+            yield _NO_PIPELINE_ON_CPU if tables.target == "cpu" else _NO_PIPELINE
         return
-    name, count = pipeline.name_of(stage), pipeline.processors(profile.capture)
-    row = next(row for row in pipeline.stages(profile.capture).records() if row["id"] == stage.id)
+    name, count = pipeline.name_of(stage), pipeline.processors(tables.capture)
+    row = next(row for row in tables.pipeline.records() if row["id"] == stage.id)
     use = row["worker_cpu_percent"]
     who = f"The worker of {name}" if stage.workers == 1 else f"Each worker of {name}"
     if isinstance(use, (int, float)) and use > 100:
@@ -230,8 +237,8 @@ def _remedy(stage: PipelineStage) -> str:
 # ---------------------------------------------------------------- operators
 
 
-def _few_operators(profile: Profile) -> _Found:
-    table = _computing(profile.operators)
+def _few_operators(tables: ProfileTables) -> _Advised:
+    table = _computing(tables.operators)
     if len(table) < LEAST_OPERATORS:
         return
     share = np.cumsum(_shares(table))
@@ -257,8 +264,8 @@ def _remedy_of_operator(row: Mapping[str, Value]) -> str:
     return _LOWER_PRECISION if any(word in str(row["type"]).lower() for word in _MATRIX) else _FEWER_CALLS
 
 
-def _conversions(profile: Profile) -> _Found:
-    table = _computing(profile.operator_types)
+def _conversions(tables: ProfileTables) -> _Advised:
+    table = _computing(tables.operator_types)
     chosen = np.array([kind in CONVERSIONS for kind in table["type"].tolist()], np.bool_)
     shares = _shares(table)
     share = float(shares[chosen].sum()) if len(table) else 0.0
@@ -280,8 +287,8 @@ def _conversions(profile: Profile) -> _Found:
     )
 
 
-def _ai_cpu(profile: Profile) -> _Found:
-    table = _computing(profile.operators)
+def _ai_cpu(tables: ProfileTables) -> _Advised:
+    table = _computing(tables.operators)
     sides, names = table["side"].tolist(), table["full_name"].tolist()
     chosen = np.array([side == AI_CPU and not _is_wait(n) for side, n in zip(sides, names, strict=True)], np.bool_)
     share = float(_shares(table)[chosen].sum()) if len(table) else 0.0
@@ -310,13 +317,13 @@ def _is_wait(name: str) -> bool:
 
 
 def _computing(table: Table) -> Table:
-    """The rows that compute, in their order, most time first; communication waits for others, too."""
+    """Return the rows that compute, in their order, most time first; communication waits for others, too."""
     rows = zip(table["side"].tolist(), table["type"].tolist(), strict=True)
     return table.take(np.array([side != COMMUNICATION and not is_collective(kind) for side, kind in rows], np.bool_))
 
 
 def _shares(table: Table) -> NDArray[np.float64]:
-    """The share of each row in the time of all, in percent."""
+    """Return the share of each row in the time of all, in percent."""
     total = np.asarray(table["total_ns"], np.float64)
     whole = total.sum()
     shares: NDArray[np.float64] = 100 * total / whole if whole else total

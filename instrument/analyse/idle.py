@@ -1,4 +1,4 @@
-"""When nothing ran: the gaps between operators, on each stream of the device and each thread of the host."""
+"""Idle times: the gaps between operators, on each stream of the device and each thread of the host."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from instrument.analyse.executions import CountedExecutions, operator_mask
+from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import Union
-from instrument.analyse.sums import Counted, chosen, unmissing
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.trace.events import CPU, MISSING, Capture
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ MOST_GAPS = 1000
 _NOTHING = "n/a: the trace has no executions of operators."
 
 
-def by_stream(capture: Capture, counted: Counted) -> Table:
-    """One row a stream: how long it was busy and idle between its first operator and the end of its last one.
+def by_stream(capture: Capture, counted: CountedExecutions) -> Table:
+    """Tabulate for each stream how long it was busy and idle from its first operator to the end of its last.
 
     Where the device or the host has several streams, a row without a number is of all of them together: it is idle
     when none of them runs anything.
@@ -32,34 +33,34 @@ def by_stream(capture: Capture, counted: Counted) -> Table:
         if len(parts) > 1:
             rows.append(_use(f"{where}, all", MISSING, np.concatenate(parts)))
     heads = ("where", "stream", "executions", "span_ns", "busy_ns", "idle_ns", "idle_percent")
-    columns: dict[str, Any] = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
-    columns["stream"] = unmissing(np.array(columns["stream"], np.int64))
+    columns: dict[str, ColumnData] = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
+    columns["stream"] = mask_missing(np.array(columns["stream"], np.int64))
     return Table("idle_streams", columns, "Busy and idle time", [] if rows else [_NOTHING])
 
 
 def _use(where: str, stream: int, rows: NDArray[np.void]) -> tuple[Any, ...]:
-    busy = Union(rows["start_ns"], rows["start_ns"] + rows["duration_ns"])
+    busy = Union.of(rows)
     span = int(busy.end_ns[-1] - busy.start_ns[0]) if len(busy.end_ns) else 0
     idle = span - busy.total_ns
     return where, stream, len(rows), span, busy.total_ns, idle, 100 * idle / span if span else 0.0
 
 
-def gaps(capture: Capture, counted: Counted) -> Table:
-    """The largest gaps: where, when, how long, the step in which it ends, and the operators before and behind it.
+def gaps(capture: Capture, counted: CountedExecutions) -> Table:
+    """Tabulate the largest gaps: place, start, length, the step in which it ends, the operators before and behind it.
 
     At most `MOST_GAPS` rows, the largest first; a note has the number and the time of the others.
     """
     parts = [_gaps_of(where, stream, part) for where, stream, part in _streams(capture, counted)]
-    found = np.concatenate([np.empty(0, _GAP), *parts])
-    order = np.argsort(-found["duration_ns"], kind="stable")
-    kept, rest = found[order[:MOST_GAPS]], found[order[MOST_GAPS:]]
+    every = np.concatenate([np.empty(0, _GAP), *parts])
+    order = np.argsort(-every["duration_ns"], kind="stable")
+    kept, rest = every[order[:MOST_GAPS]], every[order[MOST_GAPS:]]
     names = [operator.full_name or operator.type for operator in capture.operators]
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "where": ["host" if is_host else "device" for is_host in kept["is_host"].tolist()],
-        "stream": unmissing(kept["stream"]),
+        "stream": mask_missing(kept["stream"]),
         "start_ns": kept["start_ns"],
         "duration_ns": kept["duration_ns"],
-        "step": unmissing(kept["step"]),
+        "step": mask_missing(kept["step"]),
         "before": [names[place] for place in kept["before"].tolist()],
         "behind": [names[place] for place in kept["behind"].tolist()],
     }
@@ -78,7 +79,7 @@ _GAP = np.dtype(
 
 
 def _gaps_of(where: str, stream: int, rows: NDArray[np.void]) -> NDArray[np.void]:
-    """The gaps of one stream, whose executions are by start. A gap begins when all before it have ended."""
+    """Find the gaps of one stream, whose executions are by start. A gap begins when all before it have ended."""
     end = rows["start_ns"] + rows["duration_ns"]
     reach = np.maximum.accumulate(end)
     is_reached_here = np.append(True, end[1:] > reach[:-1])[: len(rows)]
@@ -93,10 +94,10 @@ def _gaps_of(where: str, stream: int, rows: NDArray[np.void]) -> NDArray[np.void
     return result
 
 
-def _streams(capture: Capture, counted: Counted) -> list[tuple[str, int, NDArray[np.void]]]:
-    """ "host" or "device", the stream, and its executions by start."""
+def _streams(capture: Capture, counted: CountedExecutions) -> list[tuple[str, int, NDArray[np.void]]]:
+    """Split the executions by stream: "host" or "device", the stream, and its executions by start."""
     rows = counted.near
-    is_host = chosen(capture, rows, lambda operator: operator.side == CPU)
+    is_host = operator_mask(capture, rows, lambda operator: operator.side == CPU)
     order = np.lexsort((rows["stream"], is_host))  # stable: by start within a stream
     rows, is_host = rows[order], is_host[order]
     is_new = (is_host[1:] != is_host[:-1]) | (rows["stream"][1:] != rows["stream"][:-1])

@@ -44,13 +44,18 @@ class Union:
         self.end_ns: NDArray[np.int64] = reach[is_last]
         self._sum = np.concatenate([[0], np.cumsum(self.end_ns - self.start_ns)]).astype(np.int64)
 
+    @classmethod
+    def of(cls, rows: NDArray[np.void]) -> Union:
+        """Return the times in which any of `rows` ran, by their `start_ns` and `duration_ns`."""
+        return cls(rows["start_ns"], rows["start_ns"] + rows["duration_ns"])
+
     @property
     def total_ns(self) -> int:
-        """How long all of it is."""
+        """The length of all ranges together."""
         return int(self._sum[-1])
 
     def until(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How much of it lies before each time, in ns."""
+        """Return how much of the union lies before each time, in ns."""
         place = np.searchsorted(self.start_ns, times, "right")
         last = np.maximum(place - 1, 0)
         if not len(self.start_ns):
@@ -60,9 +65,9 @@ class Union:
         return result
 
     def within(self, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How much of it lies in each range, in ns."""
+        """Return how much of the union lies in each range, in ns."""
         return self.until(end_ns) - self.until(start_ns)
 
     def joined(self, other: Union) -> Union:
-        """What is in either."""
+        """Return the union of both."""
         return Union(np.concatenate([self.start_ns, other.start_ns]), np.concatenate([self.end_ns, other.end_ns]))

@@ -272,7 +272,7 @@ def _fitted(parts: Sequence[_Part], width: int | None) -> tuple[list[_Part], lis
         return list(parts), [part.natural for part in parts]
     chosen = [part for part in parts if not part.rank[0]] or list(parts[:1])
     for part in sorted(parts, key=lambda part: part.rank):
-        if part not in chosen and _total(one.least for one in (*chosen, part)) <= width:
+        if part not in chosen and _total(other.least for other in (*chosen, part)) <= width:
             chosen.append(part)
     shown = [part for part in parts if part in chosen]
     natural, least = [part.natural for part in shown], [part.least for part in shown]
@@ -285,8 +285,8 @@ def _fitted(parts: Sequence[_Part], width: int | None) -> tuple[list[_Part], lis
 
 def _total(widths: Iterable[int]) -> int:
     """Return the width of a line, with the gaps between its columns."""
-    known = list(widths)
-    return sum(known) + len(_GAP) * (len(known) - 1)
+    each = list(widths)
+    return sum(each) + len(_GAP) * (len(each) - 1)
 
 
 def _spread(least: list[int], natural: list[int], room: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""How much memory the device had, or the host where operators run there, over time; the peak, and at which step."""
+"""Memory of the device, or of the host where operators run there: over time, its peaks, and at which step."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from instrument.analyse.groupby import mask_missing
 from instrument.analyse.steps import rows_at
-from instrument.analyse.sums import unmissing
 from instrument.analyse.table import Table
 from instrument.trace.events import MISSING, Capture
 
@@ -18,20 +18,19 @@ KINDS = ("allocated_bytes", "reserved_bytes", "active_bytes")
 
 
 def over_time(capture: Capture) -> Table:
-    """One row a sample, by time: `time_ns` on the axis of the capture, the step that it was in, and sizes in bytes."""
+    """Tabulate the samples by time: `time_ns` on the clock of the capture, step, and sizes in bytes."""
     samples = capture.memory[np.argsort(capture.memory["time_ns"], kind="stable")]
     columns = {
         "time_ns": samples["time_ns"],
-        "step": unmissing(_steps(samples["time_ns"], capture)),
-        **{name: unmissing(samples[name]) for name in KINDS},
+        "step": mask_missing(_steps(samples["time_ns"], capture)),
+        **{name: mask_missing(samples[name]) for name in KINDS},
     }
     notes = [] if len(samples) else ["n/a: the trace has no samples of memory (profile_memory)."]
     return Table("memory", columns, "Memory over time", notes)
 
 
-def peaks(capture: Capture) -> Table:
-    """One row a kind of size: the largest one, when it was first reached and in which step, and the mean over time."""
-    table = over_time(capture)
+def peaks(table: Table) -> Table:
+    """Tabulate the peaks, one row a kind of size, of the table that `over_time` made: when and in which step."""
     rows = [row for name in KINDS if (row := _peak(table, name))]
     heads = ("kind", "peak_bytes", "step", "time_ns", "first_bytes", "last_bytes")
     columns = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
@@ -56,7 +55,7 @@ def _peak(table: Table, name: str) -> tuple[Any, ...] | None:
 
 
 def _steps(times: NDArray[np.int64], capture: Capture) -> NDArray[np.int64]:
-    """The number of the step that each time lies in."""
+    """Return the number of the step that each time lies in."""
     rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
     place = rows_at(times, rows)
     return np.where(place >= 0, rows["step"][place], MISSING) if len(rows) else place

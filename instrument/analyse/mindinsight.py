@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from instrument.analyse import mindinsight_timeline
-from instrument.analyse.sources import WRITTEN_BY
-from instrument.analyse.sums import chosen
+from instrument.analyse.executions import operator_mask
 from instrument.analyse.table import Table
+from instrument.analyse.windows import WRITTEN_BY
 from instrument.trace.ascend import TRAINING_TRACE
 from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, Capture
 from instrument.trace.minddata import queued
@@ -26,7 +26,7 @@ from instrument.trace.minddata import queued
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from instrument.analyse.profile import Profile
+    from instrument.analyse.tables import ProfileTables
 
 FOLDER = "profiler"
 _MS, _US = 10**6, 10**3
@@ -44,8 +44,8 @@ _FRAMEWORK_COLUMNS = (
 )  # fmt: skip
 
 
-def files(profile: Profile, devices: int) -> Iterator[tuple[str, str | Iterable[str]]]:
-    """Names and contents, or the pieces of these, of the files of one device, of `devices` in the window."""
+def files(profile: ProfileTables, devices: int) -> Iterator[tuple[str, str | Iterable[str]]]:
+    """Yield names and contents, or the pieces of these, of the files of one device, of `devices` in the window."""
     device = profile.device
     yield f"profiler_info_{device}.json", json.dumps(_info(profile, devices), indent=1)
     yield from {"cpu": _cpu, "gpu": _gpu, "ascend": _ascend}[profile.target](profile)
@@ -63,8 +63,8 @@ def files(profile: Profile, devices: int) -> Iterator[tuple[str, str | Iterable[
         yield f"{name}_profiling_{device}.txt", _batches(profile.capture)
 
 
-def _info(profile: Profile, devices: int) -> dict[str, Any]:
-    """What the list of profiles needs to know; MindSpore's version is not in it, as MindInsight then warns of it."""
+def _info(profile: ProfileTables, devices: int) -> dict[str, Any]:
+    """Describe the device for the list of profiles, without MindSpore's version, of which MindInsight would warn."""
     return {
         "written_by": WRITTEN_BY,
         "context_mode": str(profile.metadata.get("mode", "graph")),
@@ -87,70 +87,70 @@ def _text(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 # ---------------------------------------------------------------- operators
 
 
-def _cpu(profile: Profile) -> Iterator[tuple[str, str]]:
+def _cpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
     heading: Sequence[str] = (
         "op_side", "op_type", "op_name", "full_op_name", "op_occurrences", "op_total_time(ms)", "op_avg_time(ms)",
         "total_proportion", "subgraph", "pid",
     )  # fmt: skip
     pid = profile.metadata.get("pid", 0)
     rows: list[tuple[Any, ...]] = [
-        ("Host", one["type"], _short(one), one["full_name"], one["count"], one["total_ns"] / _MS, one["mean_ns"] / _MS,
-         one["share_percent"] / 100, _subgraph(one), pid)
-        for one in _records(profile.operators)
+        ("Host", row["type"], _short(row), row["full_name"], row["count"], row["total_ns"] / _MS, row["mean_ns"] / _MS,
+         row["share_percent"] / 100, _subgraph(row), pid)
+        for row in _records(profile.operators)
     ]  # fmt: skip
     yield f"cpu_op_detail_info_{profile.device}.csv", _text(heading, rows)
     heading = (
         "op_type", "type_occurrences", "execution_frequency(per-step)", "total_compute_time", "avg_time(ms)", "percent",
     )  # fmt: skip
     rows = [
-        (one["type"], one["count"], _frequency(one), one["total_ns"] / _MS, one["mean_ns"] / _MS,
-         one["share_percent"] / 100)
-        for one in _records(profile.operator_types)
+        (row["type"], row["count"], _frequency(row), row["total_ns"] / _MS, row["mean_ns"] / _MS,
+         row["share_percent"] / 100)
+        for row in _records(profile.operator_types)
     ]  # fmt: skip
     yield f"cpu_op_type_info_{profile.device}.csv", _text(heading, rows)
 
 
-def _gpu(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Times of kernels by operator are not known, and are 0 for all."""
+def _gpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
+    """Write operators of a GPU; the times of kernels by operator are not known, and are 0 for all."""
     heading: Sequence[str] = (
         "op_side", "op_type", "op_name", "op_full_name", "op_occurrences", "op_total_time(us)", "op_avg_time(us)",
         "total_proportion", "cuda_activity_cost_time(us)", "cuda_activity_call_count",
     )  # fmt: skip
     rows: list[tuple[Any, ...]] = [
-        ("Device", one["type"], _short(one), one["full_name"], one["count"], one["total_ns"] / _US,
-         one["mean_ns"] / _US, one["share_percent"] / 100, 0, 0)
-        for one in _records(profile.operators)
+        ("Device", row["type"], _short(row), row["full_name"], row["count"], row["total_ns"] / _US,
+         row["mean_ns"] / _US, row["share_percent"] / 100, 0, 0)
+        for row in _records(profile.operators)
     ]  # fmt: skip
     yield f"gpu_op_detail_info_{profile.device}.csv", _text(heading, rows)
     heading = ("op_type", "type_occurrences", "total_time(us)", "total_proportion", "avg_time(us)")
     rows = [
-        (one["type"], one["count"], one["total_ns"] / _US, one["share_percent"] / 100, one["mean_ns"] / _US)
-        for one in _records(profile.operator_types)
+        (row["type"], row["count"], row["total_ns"] / _US, row["share_percent"] / 100, row["mean_ns"] / _US)
+        for row in _records(profile.operator_types)
     ]
     yield f"gpu_op_type_info_{profile.device}.csv", _text(heading, rows)
 
 
-def _ascend(profile: Profile) -> Iterator[tuple[str, str]]:
-    """What the AI Core did; `output_op_compute_time` is what MindInsight tells an Ascend profile by."""
+def _ascend(profile: ProfileTables) -> Iterator[tuple[str, str]]:
+    """Write operators of the AI Core and of AI CPU; MindInsight recognises Ascend by `output_op_compute_time`."""
     device = profile.device
-    names, kinds = ([one for one in _records(table) if one["side"] not in (AI_CPU, COMMUNICATION)]
+    names, kinds = ([row for row in _records(table) if row["side"] not in (AI_CPU, COMMUNICATION)]
                     for table in (profile.operators, profile.operator_types))  # fmt: skip
-    total = sum(one["total_ns"] for one in kinds) or 1
+    total = sum(row["total_ns"] for row in kinds) or 1
     rows: list[tuple[Any, ...]] = [
-        (one["type"], one["total_ns"] / _MS, one["count"], one["total_ns"] / total) for one in kinds
+        (row["type"], row["total_ns"] / _MS, row["count"], row["total_ns"] / total) for row in kinds
     ]
     heading: Sequence[str] = ("kernel_type", "total_time", "execution_frequency", "percent")
     yield f"aicore_intermediate_{device}_type.csv", _text(heading, rows)
-    rows = [(one["full_name"], one["mean_ns"] / _MS, one["count"]) for one in names]
+    rows = [(row["full_name"], row["mean_ns"] / _MS, row["count"]) for row in names]
     heading = ("full_kernel_name", "execution_time", "execution_frequency")
     yield f"aicore_intermediate_{device}_detail.csv", _text(heading, rows)
     rows = [
-        ("", "", "", one["full_name"], one["full_name"], _short(one), one["type"], _subgraph(one), _inputs(one))
-        for one in names
+        ("", "", "", row["full_name"], row["full_name"], _short(row), row["type"], _subgraph(row), _inputs(row))
+        for row in names
     ]
     yield f"framework_raw_{device}.csv", _text((*_FRAMEWORK_COLUMNS, "op_info"), rows)
-    lines = [f"{one['full_name']} {one['mean_ns'] / _MS} {MISSING} {one['count']}" for one in names]
-    lines.append(f"total op {sum(one['mean_ns'] for one in names) / _MS} 0")
+    lines = [f"{row['full_name']} {row['mean_ns'] / _MS} {MISSING} {row['count']}" for row in names]
+    lines.append(f"total op {sum(row['mean_ns'] for row in names) / _MS} 0")
     heads = ["====================op compute time====================", "op_name compute_time(ms) stream_id times", "-"]
     yield f"output_op_compute_time_{device}.txt", "\n".join(heads + lines) + "\n"
     if rows := _ai_cpu_tasks(profile):
@@ -161,18 +161,18 @@ def _ascend(profile: Profile) -> Iterator[tuple[str, str]]:
         yield f"aicpu_intermediate_{device}.csv", _text(heading, rows)
 
 
-def _ai_cpu_tasks(profile: Profile) -> list[tuple[Any, ...]]:
-    """A row for each execution on AI CPU, in ms and us.
+def _ai_cpu_tasks(profile: ProfileTables) -> list[tuple[Any, ...]]:
+    """Make a row for each execution on AI CPU, in ms and us.
 
     Where no file of the AI CPUs tells it, the time of a task is that of its execution, and the one until it ran is 0.
     """
     capture, executions = profile.capture, profile.counted.executions
-    executions = executions[chosen(capture, executions, lambda operator: operator.side == AI_CPU)]
-    told = {(row["start_ns"], row["operator"]): row for row in capture.ai_cpu}
+    executions = executions[operator_mask(capture, executions, lambda operator: operator.side == AI_CPU)]
+    tasks = {(row["start_ns"], row["operator"]): row for row in capture.ai_cpu}
     rows = []
     for number, row in enumerate(executions, 1):
         name = capture.operators[row["operator"]].name
-        task = told.get((row["start_ns"], row["operator"]))
+        task = tasks.get((row["start_ns"], row["operator"]))
         total, dispatch = (int(row["duration_ns"]), 0) if task is None else (task["total_ns"], task["dispatch_ns"])
         if row["task"] == MISSING:  # in the text form the number of an operator belongs to the log, not to its name
             name = name.partition("-")[0]
@@ -196,7 +196,7 @@ def _subgraph(record: dict[str, Any]) -> str:
 
 
 def _frequency(record: dict[str, Any]) -> int:
-    """How often operators of a type run in a step; without steps, how many there are."""
+    """Return how often operators of a type run in a step; without steps, how many there are."""
     return int(record["operators"]) if record["per_step"] is None else max(round(record["per_step"]), 1)
 
 
@@ -208,17 +208,15 @@ def _inputs(record: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- steps
 
 
-def step_trace(profile: Profile) -> str:
-    """The steps whose parts are all known, and their average; empty without any.
+def step_trace(profile: ProfileTables) -> str:
+    """Write the steps whose parts are all known, and their average; empty without any.
 
     Times since the epoch begin at 1 here: MindInsight takes differences of them as float64 in ms.
     """
     table = profile.steps
     names = ("start_ns", "total_ns", "iteration_interval_ns", "fp_and_bp_ns")
-    known = np.ones(len(table), np.bool_)
-    for name in names:
-        known &= ~np.ma.getmaskarray(table[name])
-    places = np.flatnonzero(known)
+    masks = [np.ma.getmaskarray(table[name]) for name in names]
+    places = np.flatnonzero(~np.logical_or.reduce(masks))
     if not len(places):
         return ""
     start, total, interval, both = (np.ma.getdata(table[name])[places] for name in names)
@@ -236,13 +234,13 @@ def step_trace(profile: Profile) -> str:
 
 
 def _with_mean(values: NDArray[np.int64], first: int) -> NDArray[np.int64]:
-    """`values`, and the mean of those from `first` on, to the nearest whole number, of two the even one."""
+    """Append to `values` the mean of those from `first` on, to the nearest whole number, of two the even one."""
     later = values[first:].tolist()
     return np.append(values, round(Fraction(sum(later), len(later))))
 
 
 def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], list[str]]:
-    """Start, end and duration of each stream's first, second, ... communication in each step; 0 where it has none."""
+    """Return start, end and duration of the first, second, ... communication of each stream and step; 0 for none."""
     rows = capture.reduces[np.isin(capture.reduces["step"], steps) & (capture.reduces["duration_ns"] >= 0)]
     rows = rows[np.lexsort((rows["start_ns"], rows["stream"], rows["step"]))]
     is_first = np.ones(len(rows), np.bool_)
@@ -269,7 +267,7 @@ def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], lis
 
 
 def _pipeline(capture: Capture) -> str:
-    """The stages that have a queue, from the one nearest to the consumer on, as MindSpore derives them."""
+    """Write the stages that have a queue, from the one nearest to the consumer on, as MindSpore derives them."""
     interval = capture.metadata.get("pipeline_sampling_interval_ms")
     rows = []
     for stage in queued(capture.pipeline):
@@ -290,7 +288,7 @@ def _whole(value: Any) -> int:
 
 
 def _batches(capture: Capture) -> str:
-    """`type sub batch value time`: type 0 is a time in ms (0 pipeline, 1 push, 2 whole), type 1 the queue."""
+    """Write `type sub batch value time`: type 0 is a time in ms (0 pipeline, 1 push, 2 whole), type 1 the queue."""
     lines = []
     for row in capture.batches.tolist():
         time, batch, pipeline, push, whole, size, capacity = row

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instrument.analyse.sums import chosen
+from instrument.analyse.executions import operator_mask
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture
 from instrument.trace.operator_map import UNNAMED_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from instrument.analyse.profile import Profile
+    from instrument.analyse.tables import ProfileTables
 
 _AI_CPU_PROCESS, _COMMUNICATION_PROCESS = 9000, 10000
 #: The lane of steps; 100001 is that of scopes, which MindInsight wants with a level of theirs.
@@ -29,7 +29,7 @@ _BLOCK_ROWS = 1 << 14
 MOST_BYTES = 500_000_000
 
 
-def display(profile: Profile) -> Iterator[str]:
+def display(profile: ProfileTables) -> Iterator[str]:
     """Yield the pieces of `<target>_timeline_display_<device>.json`."""
     capture = profile.capture
     rows = _shown(capture, profile.counted.executions)
@@ -49,15 +49,15 @@ def display(profile: Profile) -> Iterator[str]:
     yield "]\n" if separator != "[" else "[]\n"
 
 
-def summary(profile: Profile) -> dict[str, float | int]:
+def summary(profile: ProfileTables) -> dict[str, float | int]:
     """Return what `<target>_timeline_summary_<device>.json` holds: us of operators, streams, operators, executions.
 
     Of AI CPU only the time of tasks that have a name counts, as MindSpore knows no others.
     """
     capture, rows = profile.capture, profile.counted.executions
-    on_core = rows[chosen(capture, rows, lambda operator: operator.side not in (CPU, AI_CPU, COMMUNICATION))]
+    on_core = rows[operator_mask(capture, rows, lambda operator: operator.side not in (CPU, AI_CPU, COMMUNICATION))]
     on_ai_cpu = rows[
-        chosen(capture, rows, lambda operator: operator.side == AI_CPU and operator.type not in UNNAMED_TYPES)
+        operator_mask(capture, rows, lambda operator: operator.side == AI_CPU and operator.type not in UNNAMED_TYPES)
     ]
     names = {capture.operators[row].full_name for row in np.unique(on_core["operator"]).tolist()}
     return {
@@ -70,7 +70,7 @@ def summary(profile: Profile) -> dict[str, float | int]:
 
 
 def _shown(capture: Capture, rows: NDArray[np.void]) -> NDArray[np.void]:
-    return rows[chosen(capture, rows, lambda operator: operator.side != CPU)]
+    return rows[operator_mask(capture, rows, lambda operator: operator.side != CPU)]
 
 
 def _blocks(

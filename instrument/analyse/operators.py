@@ -1,4 +1,4 @@
-"""Which operators take the time: by name, by type and by the side of the device where they run.
+"""The operators that take the time: by name, by type and by the side of the device where they run.
 
 Shares are of the sum over all operators. Operators that run at the same time each count in full, so the sums may exceed
 the time that passed; `idle` says what passed.
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instrument.analyse.sums import Counted, distinct, grouped, masked
-from instrument.analyse.table import Table, Value
+from instrument.analyse.executions import CountedExecutions
+from instrument.analyse.groupby import aggregate, factorize, masked
+from instrument.analyse.table import ColumnData, Table, Value
 from instrument.errors import InstrumentError
 from instrument.trace.events import CPU, GPU, MISSING, Capture, Operator
 from instrument.trace.operator_map import UNNAMED_TYPES
@@ -30,8 +31,8 @@ _UNNAMED_NOTE = (
 _SOURCE_NOTE = "The trace has no executions; counts and totals are what its source summed up."
 
 
-def by_name(capture: Capture, counted: Counted) -> Table:
-    """One row a full name and side, most time first: type, side, count, total, mean, min, max, share, per step, shapes.
+def by_name(capture: Capture, counted: CountedExecutions) -> Table:
+    """Tabulate operators by full name and side, most time first: count, total, mean, min, max, share, per step, shapes.
 
     `per_step` is executions in steps by the number of steps in which anything of that side ran: a trace of operators
     need not reach over all steps.
@@ -51,8 +52,8 @@ def by_name(capture: Capture, counted: Counted) -> Table:
     return Table(table.name, table.columns, table.caption, [*table.notes, *notes])
 
 
-def by_type(capture: Capture, counted: Counted) -> Table:
-    """One row a type and side, most time first; `operators` is how many different ones are of it."""
+def by_type(capture: Capture, counted: CountedExecutions) -> Table:
+    """Tabulate operators by type and side, most time first; `operators` counts the different names of a type."""
     stats = _Stats(capture, counted, lambda operator: (operator.type, operator.side))
     columns = {
         "type": [kind for kind, _ in stats.keys],
@@ -63,14 +64,14 @@ def by_type(capture: Capture, counted: Counted) -> Table:
     return _table("operator_types", "Operators by type", columns, stats)
 
 
-def by_side(capture: Capture, counted: Counted) -> Table:
-    """One row a side of the device (AI Core, AI CPU, GPU, CPU, communication)."""
+def by_side(capture: Capture, counted: CountedExecutions) -> Table:
+    """Tabulate operators by the side of the device (AI Core, AI CPU, GPU, CPU, communication)."""
     stats = _Stats(capture, counted, lambda operator: operator.side)
     columns = {"side": stats.keys, "operators": stats.names(), **stats.columns()}
     return _table("sides", "Operators by where they run", columns, stats)
 
 
-def _table(name: str, caption: str, columns: dict[str, Any], stats: _Stats) -> Table:
+def _table(name: str, caption: str, columns: dict[str, ColumnData], stats: _Stats) -> Table:
     notes = [_SOURCE_NOTE] if stats.is_of_source else []
     table = Table(name, columns, caption, notes)
     return table.take(np.flatnonzero(table["count"] > 0)).sorted_by("total_ns")
@@ -79,9 +80,9 @@ def _table(name: str, caption: str, columns: dict[str, Any], stats: _Stats) -> T
 class _Stats:
     """Sums over the groups into which `key` puts operators. `first` is the first operator of each group."""
 
-    def __init__(self, capture: Capture, counted: Counted, key: Callable[[Operator], Any]) -> None:
+    def __init__(self, capture: Capture, counted: CountedExecutions, key: Callable[[Operator], Any]) -> None:
         self._capture = capture
-        self.keys, self._groups = distinct([key(operator) for operator in capture.operators])
+        self.keys, self._groups = factorize([key(operator) for operator in capture.operators])
         self.first = np.unique(self._groups, return_index=True)[1].tolist()
         self.is_of_source = not len(capture.executions) and len(capture.totals) > 0
         if self.is_of_source:
@@ -92,15 +93,15 @@ class _Stats:
     def _sum_executions(self, rows: NDArray[np.void]) -> None:
         self._used = np.unique(rows["operator"])
         groups = self._groups[rows["operator"]] if len(rows) else np.empty(0, np.int64)
-        found = grouped(groups, rows["duration_ns"], len(self.keys))
-        self._count, self._total, self._min, self._max = (found[name] for name in ("count", "total", "min", "max"))
+        sums = aggregate(groups, rows["duration_ns"], len(self.keys))
+        self._count, self._total, self._min, self._max = sums.count, sums.total, sums.min, sums.max
         inside = rows["step"] != MISSING
         self._in_steps = np.bincount(groups[inside], minlength=len(self.keys))
         self._steps = self._steps_of_sides(rows[inside])
 
     def _steps_of_sides(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
-        """For each group, in how many steps anything of its side ran."""
-        sides, of_operator = distinct([operator.side for operator in self._capture.operators])
+        """Count for each group the steps in which anything of its side ran."""
+        sides, of_operator = factorize([operator.side for operator in self._capture.operators])
         side = of_operator[rows["operator"]] if len(rows) else np.empty(0, np.int64)
         steps = np.array([len(np.unique(rows["step"][side == place])) for place in range(len(sides))], np.int64)
         return steps[of_operator[self.first]] if self.first else steps
@@ -109,11 +110,11 @@ class _Stats:
         self._used = np.unique(rows["operator"])
         groups = self._groups[rows["operator"]]
         self._count, self._total = (
-            grouped(groups, rows[name], len(self.keys))["total"] for name in ("count", "total_ns")
+            aggregate(groups, rows[name], len(self.keys)).total for name in ("count", "total_ns")
         )
-        lowest, highest = (grouped(groups, rows[name], len(self.keys)) for name in ("min_ns", "max_ns"))
-        is_unknown = lowest["min"] == MISSING  # the source does not tell for one of them
-        self._min, self._max = masked(lowest["min"], is_unknown), masked(highest["max"], is_unknown)
+        lowest, highest = (aggregate(groups, rows[name], len(self.keys)) for name in ("min_ns", "max_ns"))
+        is_unknown = lowest.min == MISSING  # the source does not tell for one of them
+        self._min, self._max = masked(lowest.min, is_unknown), masked(highest.max, is_unknown)
         self._in_steps = self._count
         self._steps = np.zeros(len(self.keys), np.int64)
 
@@ -132,28 +133,28 @@ class _Stats:
         }
 
     def names(self) -> NDArray[np.int64]:
-        """How many different operators each group has."""
-        _, names = distinct(
+        """Count the different operators of each group."""
+        _, names = factorize(
             [(operator.full_name or operator.type, operator.side) for operator in self._capture.operators]
         )
         pairs = np.unique(np.stack([self._groups[self._used], names[self._used]]), axis=1)
         return np.bincount(pairs[0], minlength=len(self.keys))
 
     def shapes(self) -> list[str]:
-        """The shapes of inputs that each group met."""
-        found: list[dict[str, None]] = [{} for _ in self.keys]
+        """Return the shapes of inputs of each group, as one text."""
+        met: list[dict[str, None]] = [{} for _ in self.keys]
         for place in self._used.tolist():
             shapes = self._capture.operators[place].shapes
             if shapes:
-                found[self._groups[place]][shapes] = None
-        return [SHAPES_APART.join(shapes) for shapes in found]
+                met[self._groups[place]][shapes] = None
+        return [SHAPES_APART.join(shapes) for shapes in met]
 
 
 # ---------------------------------------------------------------- as MindSpore and torch ask
 
 
-def op_analyse(capture: Capture, counted: Counted, op_name: str | Sequence[str]) -> str:
-    """Facts about operators as MindSpore's `Profiler.op_analyse` has them: JSON, by type, side and shapes of inputs.
+def op_analyse(capture: Capture, counted: CountedExecutions, op_name: str | Sequence[str]) -> str:
+    """Return facts about operators as MindSpore's `Profiler.op_analyse`: JSON, by type, side and shapes of inputs.
 
     `op_name` is one or several of a type ("Conv2D"), a name ("Conv2D-op0") or a full name. Times are in microseconds.
 
@@ -165,31 +166,31 @@ def op_analyse(capture: Capture, counted: Counted, op_name: str | Sequence[str])
     if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"op_name is {op_name!r}; expected the name of an operator, or a list of such.")
     sums = _by_row(capture, counted)
-    found: dict[str, Any] = {name: _facts(capture, sums, name) for name in names}
-    return json.dumps({**found, "device_id": str(capture.device)}, ensure_ascii=False)
+    facts = {name: _facts(capture, sums, name) for name in names}
+    return json.dumps({**facts, "device_id": str(capture.device)}, ensure_ascii=False)
 
 
-def _by_row(capture: Capture, counted: Counted) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count and total of each row of `capture.operators`."""
+def _by_row(capture: Capture, counted: CountedExecutions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return count and total of each row of `capture.operators`."""
     count = len(capture.operators)
     if not len(capture.executions) and len(capture.totals):
         rows = capture.totals
-        counts, totals = (grouped(rows["operator"].astype(np.int64), rows[of], count) for of in ("count", "total_ns"))
-        return counts["total"], totals["total"]
+        counts, totals = (aggregate(rows["operator"].astype(np.int64), rows[of], count) for of in ("count", "total_ns"))
+        return counts.total, totals.total
     rows = counted.executions
-    sums = grouped(rows["operator"].astype(np.int64), rows["duration_ns"], count)
-    return sums["count"], sums["total"]
+    sums = aggregate(rows["operator"].astype(np.int64), rows["duration_ns"], count)
+    return sums.count, sums.total
 
 
 def _facts(capture: Capture, sums: tuple[NDArray[np.int64], NDArray[np.int64]], name: str) -> list[dict[str, Any]]:
     counts, totals = sums
-    found: dict[tuple[str, str], list[int]] = {}
+    entries: dict[tuple[str, str], list[int]] = {}
     for place, operator in enumerate(capture.operators):
         if name in (operator.type, operator.name, operator.full_name) and counts[place]:
-            entry = found.setdefault((_SIDE.get(operator.side, operator.side), operator.shapes), [0, 0])
+            entry = entries.setdefault((_SIDE.get(operator.side, operator.side), operator.shapes), [0, 0])
             entry[0] += int(counts[place])
             entry[1] += int(totals[place])
-    if not found:
+    if not entries:
         kinds = sorted({capture.operators[place].type for place in np.flatnonzero(counts).tolist()})
         raise InstrumentError(f"There is no operator {name!r} in this profile; types: {', '.join(kinds) or 'none'}.")
     return [
@@ -200,13 +201,13 @@ def _facts(capture: Capture, sums: tuple[NDArray[np.int64], NDArray[np.int64]], 
             "op_total_time(us)": round(total_ns / 1000, 4),
             "op_avg_time(us)": round(total_ns / count / 1000, 4),
         }
-        for (side, shapes), (count, total_ns) in found.items()
+        for (side, shapes), (count, total_ns) in entries.items()
     ]
 
 
 #: Sides in MindSpore's words.
 _SIDE = {CPU: "cpu", GPU: "gpu"}
-#: torch's words for columns of ours.
+#: torch's names of the columns.
 _TORCH = {
     "cpu_time_total": "total_ns", "self_cpu_time_total": "total_ns", "cuda_time_total": "total_ns",
     "self_cuda_time_total": "total_ns", "device_time_total": "total_ns", "self_device_time_total": "total_ns",
@@ -221,7 +222,7 @@ class KeyAverages:
     averages: Table
 
     def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """The operators as a text, largest first by a column of `averages` (or torch's word for it).
+        """Return the operators as a text, largest first by a column of `averages` (or torch's word for it).
 
         Raises:
             ValueError: there is no such column.

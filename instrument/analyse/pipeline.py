@@ -1,4 +1,4 @@
-"""The data pipeline: whether the training waits for it, and which of its stages holds the others back.
+"""The data pipeline: does the training wait for it, and which of its stages holds the others back?
 
 The verdict comes from the wait that the consumer saw, never from how busy the pipeline is: one that never rests and yet
 is always ahead costs nothing. Only then the stages are asked: the slow one has its input at hand and nothing in
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.analyse import steps as step_tables
+from instrument.analyse.executions import window_of
+from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import far
-from instrument.analyse.sums import counted, unmissing, window_of
-from instrument.analyse.table import NOT_AVAILABLE, Table
+from instrument.analyse.table import NOT_AVAILABLE, ColumnData, Table
 from instrument.trace.events import MISSING, Capture, PipelineStage
 from instrument.trace.minddata import queued
 
@@ -68,37 +68,37 @@ class Verdict:
 # ---------------------------------------------------------------- tables
 
 
-def stages(capture: Capture) -> Table:
-    """One row a stage, from the consumer to the sources: workers, its output queue, its use of the processors.
+def stages(capture: Capture, waiting: Verdict) -> Table:
+    """Tabulate the stages, from the consumer to the sources: workers, its output queue, its use of the processors.
 
     `queue_use_percent` is the mean of the samples by the capacity, `empty_percent` the share of samples of 0.
     `cpu_percent` is of all processors of the machine; `worker_cpu_percent` is of one processor, for each worker:
     cpu_percent * processors / workers. `cpu_ns` is what the stage used while it was sampled: cpu_percent / 100 *
     processors * samples * interval between them. What was not sampled is masked.
     """
-    found = _ordered(capture.pipeline)
-    columns: dict[str, Any] = {
-        "id": [stage.id for stage in found],
-        "type": [stage.type for stage in found],
-        "parent": unmissing(np.array([stage.parent for stage in found], np.int64)),
-        "workers": unmissing(np.array([stage.workers for stage in found], np.int64)),
-        "queue_capacity": unmissing(np.array([stage.queue_capacity for stage in found], np.int64)),
-        "samples": [len(stage.queue_sizes) for stage in found],
-        "queue_mean": [_mean(stage.queue_sizes) for stage in found],
-        "queue_use_percent": [_use(stage) for stage in found],
-        "empty_percent": [_share(stage.queue_sizes, 0) for stage in found],
-        "cpu_percent": [stage.cpu_percent for stage in found],
-        "worker_cpu_percent": [_worker_use(stage, capture) for stage in found],
-        "cpu_ns": [_cpu_ns(stage, capture) for stage in found],
+    ordered = _ordered(capture.pipeline)
+    columns: dict[str, ColumnData] = {
+        "id": [stage.id for stage in ordered],
+        "type": [stage.type for stage in ordered],
+        "parent": mask_missing(np.array([stage.parent for stage in ordered], np.int64)),
+        "workers": mask_missing(np.array([stage.workers for stage in ordered], np.int64)),
+        "queue_capacity": mask_missing(np.array([stage.queue_capacity for stage in ordered], np.int64)),
+        "samples": [len(stage.queue_sizes) for stage in ordered],
+        "queue_mean": [_mean(stage.queue_sizes) for stage in ordered],
+        "queue_use_percent": [_use(stage) for stage in ordered],
+        "empty_percent": [_share(stage.queue_sizes, 0) for stage in ordered],
+        "cpu_percent": [stage.cpu_percent for stage in ordered],
+        "worker_cpu_percent": [_worker_use(stage, capture) for stage in ordered],
+        "cpu_ns": [_cpu_ns(stage, capture) for stage in ordered],
     }
-    notes = [str(verdict(capture)), *_on_times(capture), *_on_samples(capture)]
-    if not found:
+    notes = [str(waiting), *_on_times(capture), *_on_samples(capture)]
+    if not ordered:
         notes = [_ONLY_BATCHES, *notes] if len(capture.batches) or len(capture.fetches) else [_NOTHING]
     return Table("pipeline", columns, "Stages of the data pipeline", notes)
 
 
 def _on_times(capture: Capture) -> Iterator[str]:
-    """That a share of waiting is rough where batches come faster than their times are fine."""
+    """Say that a share of waiting is rough where batches come faster than the resolution of their times."""
     rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
     each_ns = int(np.ptp(rows["time_ns"])) / (len(rows) - 1) if len(rows) > 1 else _FINE_NS
     if each_ns < _FINE_NS and not (rows["pipeline_ns"] % _MS).any():
@@ -109,7 +109,7 @@ def _on_times(capture: Capture) -> Iterator[str]:
 
 
 def _on_samples(capture: Capture) -> Iterator[str]:
-    """Why no stage was sampled, where the window was too short for it."""
+    """Say why no stage was sampled, if the window was too short for it."""
     interval_ms, window = capture.metadata.get("pipeline_sampling_interval_ms"), window_of(capture)
     is_told = isinstance(interval_ms, int) and interval_ms > 0 and window is not None
     if not is_told or any(stage.queue_sizes for stage in capture.pipeline):
@@ -121,10 +121,10 @@ def _on_samples(capture: Capture) -> Iterator[str]:
 
 
 def batches(capture: Capture) -> Table:
-    """One row a batch: when it was there (the notes name the clock), its times, and what the queue held then."""
+    """Tabulate the batches: when each was there (the notes name the clock), its times, and what the queue held then."""
     rows = capture.batches
     names = ("batch", "time_ns", "pipeline_ns", "push_ns", "total_ns", "queue_size", "queue_capacity")
-    columns = {name: unmissing(rows[name]) for name in names}
+    columns = {name: mask_missing(rows[name]) for name in names}
     notes = [f"Times are of the clock {capture.metadata.get('batches_clock', capture.clock)}."]
     if distant := int(far(rows["time_ns"], rows["time_ns"]).sum()):
         notes.append(f"{distant} batches are far away from all others in time, and do not count in shares of waiting.")
@@ -132,7 +132,7 @@ def batches(capture: Capture) -> Table:
 
 
 def queues(capture: Capture) -> Table:
-    """What the queues of the consumer held: samples, how many of them found it empty and full, and the mean times."""
+    """Tabulate the consumer's queues: samples, how many of them found it empty and full, and the mean times."""
     rows = []
     if len(capture.fetches):
         rows.append(("device takes from its queue", *_sizes(capture.fetches), _mean_ns(capture.fetches, "duration_ns")))
@@ -145,29 +145,29 @@ def queues(capture: Capture) -> Table:
 
 
 def _sizes(rows: NDArray[np.void]) -> tuple[int, int, int | None, float | None]:
-    known = rows[rows["queue_size"] != MISSING]
-    empty = int((known["queue_size"] == 0).sum())
+    sampled = rows[rows["queue_size"] != MISSING]
+    empty = int((sampled["queue_size"] == 0).sum())
     full = None
-    if "queue_capacity" in (rows.dtype.names or ()) and (known["queue_capacity"] > 0).any():
-        full = int(((known["queue_size"] >= known["queue_capacity"]) & (known["queue_capacity"] > 0)).sum())
-    return len(known), empty, full, 100 * empty / len(known) if len(known) else None
+    if "queue_capacity" in (rows.dtype.names or ()) and (sampled["queue_capacity"] > 0).any():
+        full = int(((sampled["queue_size"] >= sampled["queue_capacity"]) & (sampled["queue_capacity"] > 0)).sum())
+    return len(sampled), empty, full, 100 * empty / len(sampled) if len(sampled) else None
 
 
 def _mean_ns(rows: NDArray[np.void], column: str) -> float | None:
-    known = rows[column][rows[column] >= 0]
-    return float(known.mean()) if len(known) else None
+    times = rows[column][rows[column] >= 0]
+    return float(times.mean()) if len(times) else None
 
 
-def _ordered(found: Sequence[PipelineStage]) -> list[PipelineStage]:
-    """Breadth first from the consumer; what a damaged tree does not reach comes last."""
-    by_id = {stage.id: stage for stage in found}
-    pending = [stage.id for stage in found if stage.parent == MISSING]
+def _ordered(stages: Sequence[PipelineStage]) -> list[PipelineStage]:
+    """Order stages breadth first from the consumer; those that a damaged tree does not reach come last."""
+    by_id = {stage.id: stage for stage in stages}
+    pending = [stage.id for stage in stages if stage.parent == MISSING]
     seen = set(pending)
     for identity in pending:
         children = [child for child in by_id[identity].children if child in by_id and child not in seen]
         seen.update(children)
         pending += dict.fromkeys(children)
-    return [by_id[identity] for identity in pending] + [stage for stage in found if stage.id not in seen]
+    return [by_id[identity] for identity in pending] + [stage for stage in stages if stage.id not in seen]
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -179,15 +179,15 @@ def _share(values: Sequence[float], wanted: float) -> float | None:
 
 
 def _use(stage: PipelineStage) -> float | None:
-    """How full the output queue is on average, in percent; None for a stage without samples of one."""
+    """Return how full the output queue is on average, in percent; None for a stage without samples of it."""
     mean = _mean(stage.queue_sizes)
     return None if mean is None or stage.queue_capacity <= 0 else min(100 * mean / stage.queue_capacity, _FULL_PERCENT)
 
 
 def processors(capture: Capture) -> int | None:
-    """How many processors the machine has, where the trace says so."""
-    told = capture.metadata.get("processors")
-    return told if isinstance(told, int) and told > 0 else None
+    """Return the number of processors of the machine; None if the trace does not say."""
+    count = capture.metadata.get("processors")
+    return count if isinstance(count, int) and count > 0 else None
 
 
 def _worker_use(stage: PipelineStage, capture: Capture) -> float | None:
@@ -214,15 +214,14 @@ class _Wait:
     is_of_steps: bool = False
 
 
-def verdict(capture: Capture, steps: Table | None = None) -> Verdict:
-    """Whether the training waits for data, and for which stage. `steps` is what `steps.per_step` made, if at hand.
+def verdict(capture: Capture, steps: Table) -> Verdict:
+    """Decide whether the training waits for data, and for which stage. `steps` is what `steps.per_step` made.
 
     The wait is looked for where it is seen best: how long the device waited for its queue; on the host how long the
     iterator took; the time before the first forward operator of each step while the queue was empty at times; how long
     the feeder of the device's queue waited for the pipeline; and at last how often the queue nearest to the consumer
     was empty.
     """
-    steps = step_tables.per_step(capture, counted(capture)) if steps is None else steps
     wait = next(_waits(capture, steps), None)
     if wait is None:
         has_any = len(capture.pipeline) or len(capture.batches) or len(capture.fetches)
@@ -256,8 +255,11 @@ def _near_miss(capture: Capture, wait: _Wait) -> str:
 
 
 def _waits(capture: Capture, steps: Table) -> Iterator[_Wait]:
-    looks = (_of_fetches, _of_iterator, _of_intervals, _of_feeder, _of_root)
-    return (found for look in looks if (found := look(capture, steps)))
+    """Yield what each source says about the wait, the best source first."""
+    for measure in (_of_fetches, _of_iterator, _of_intervals, _of_feeder, _of_root):
+        wait = measure(capture, steps)
+        if wait is not None:
+            yield wait
 
 
 def _percent(wait_ns: float, whole_ns: float) -> float:
@@ -265,7 +267,7 @@ def _percent(wait_ns: float, whole_ns: float) -> float:
 
 
 def _of_fetches(capture: Capture, steps: Table) -> _Wait | None:
-    """The device's own wait: the time of fetches that found the queue empty (or do not say), by that of the steps."""
+    """Measure the device's own wait: the time of fetches with an empty or unknown queue, by that of the steps."""
     rows = capture.fetches[(capture.fetches["duration_ns"] >= 0) & (capture.fetches["start_ns"] > 0)]
     begin, whole = _span_of_steps(steps)
     within = (rows["start_ns"] >= begin) & (rows["start_ns"] < begin + whole)
@@ -276,15 +278,15 @@ def _of_fetches(capture: Capture, steps: Table) -> _Wait | None:
     else:
         return None
     waited = rows[rows["queue_size"] <= 0]
-    known = int((rows["queue_size"] != MISSING).sum())
+    samples = int((rows["queue_size"] != MISSING).sum())
     empty = int((waited["queue_size"] == 0).sum())
     percent = _percent(int(waited["duration_ns"].sum()), whole) if whole else 0.0
-    found = f", and found its queue empty {empty} of {known} times" if known else ""
-    return _Wait(percent, f"the device waited for data {percent:.1f} % of the time{found}")
+    queue = f", and found its queue empty {empty} of {samples} times" if samples else ""
+    return _Wait(percent, f"the device waited for data {percent:.1f} % of the time{queue}")
 
 
 def _span_of_steps(steps: Table) -> tuple[int, int]:
-    """When the first step begins, and the time until the last one ends; 0 for both without steps."""
+    """Return when the first step begins, and the time until the last one ends; 0 for both without steps."""
     total, start = np.ma.asarray(steps["total_ns"]), np.ma.asarray(steps["start_ns"])
     is_known = ~(np.ma.getmaskarray(total) | np.ma.getmaskarray(start) | np.ma.getmaskarray(steps["step"]))
     if not is_known.any():
@@ -294,7 +296,7 @@ def _span_of_steps(steps: Table) -> tuple[int, int]:
 
 
 def _of_iterator(capture: Capture, steps: Table) -> _Wait | None:
-    """On the host the consumer is the training loop itself, and the time in the pipeline is its wait."""
+    """Measure the wait on the host, where the training loop itself is the consumer: the time in the pipeline."""
     return _of_batches(capture, "the training loop") if capture.target == "cpu" else None
 
 
@@ -303,7 +305,7 @@ def _of_feeder(capture: Capture, steps: Table) -> _Wait | None:
 
 
 def _of_batches(capture: Capture, who: str) -> _Wait | None:
-    """The time in the pipeline of batches that found its queue empty, by the time from the first batch to the last."""
+    """Measure the time in the pipeline of batches that found its queue empty, by that from first to last batch."""
     rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
     rows = rows[~far(rows["time_ns"], rows["time_ns"])]
     if len(rows) < 2:
@@ -314,13 +316,13 @@ def _of_batches(capture: Capture, who: str) -> _Wait | None:
     if not whole:
         return None
     percent = _percent(int(waited["pipeline_ns"].sum()), whole)
-    empty, known = int((waited["queue_size"] == 0).sum()), int((rows["queue_size"] != MISSING).sum())
-    found = f"; the queue was empty for {empty} of {known} batches" if known else ""
-    return _Wait(percent, f"{who} waited for data {percent:.1f} % of the time{found}")
+    empty, samples = int((waited["queue_size"] == 0).sum()), int((rows["queue_size"] != MISSING).sum())
+    queue = f"; the queue was empty for {empty} of {samples} batches" if samples else ""
+    return _Wait(percent, f"{who} waited for data {percent:.1f} % of the time{queue}")
 
 
 def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
-    """The time before the first forward operator; no wait where the device's queue never was empty."""
+    """Measure the time before the first forward operator; no wait where the device's queue never was empty."""
     interval, total = np.ma.asarray(steps["iteration_interval_ns"]), np.ma.asarray(steps["total_ns"])
     is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
     samples, empty, _, share = _sizes(capture.batches)
@@ -335,12 +337,12 @@ def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
         words = f"steps begin their first operator after {each / 10**6:.3f} ms on average, which is launching"
         return _Wait(0.0, words, not samples)
     percent = _percent(waited, whole)
-    found = f", and the queue was empty in {share:.1f} % of {samples} samples" if samples else ""
-    return _Wait(percent, f"{percent:.1f} % of the steps' time passed before their first operator{found}", not samples)
+    queue = f", and the queue was empty in {share:.1f} % of {samples} samples" if samples else ""
+    return _Wait(percent, f"{percent:.1f} % of the steps' time passed before their first operator{queue}", not samples)
 
 
 def _of_root(capture: Capture, steps: Table) -> _Wait | None:
-    """How often the queue nearest to the consumer was empty."""
+    """Count how often the queue nearest to the consumer was empty."""
     root = next(iter(queued(capture.pipeline)), None)
     share = _share(root.queue_sizes, 0) if root is not None else None
     if root is None or share is None:
@@ -353,13 +355,13 @@ def _of_root(capture: Capture, steps: Table) -> _Wait | None:
 
 
 def name_of(stage: PipelineStage) -> str:
-    """A stage as a sentence names it."""
+    """Return a stage as a sentence names it."""
     return f"{stage.type} ({stage.id})"
 
 
-def _slowest(found: Sequence[PipelineStage]) -> tuple[PipelineStage | None, str]:
-    """The stage whose input is the fullest against its output, and the figures; None where no stage stands out."""
-    tree = queued(found)
+def _slowest(stages: Sequence[PipelineStage]) -> tuple[PipelineStage | None, str]:
+    """Return the stage whose input is the fullest against its output, and the figures; None if none stands out."""
+    tree = queued(stages)
     if len(tree) == 1:
         return tree[0], f"{name_of(tree[0])} is its only stage with a queue"
     by_id = {stage.id: stage for stage in tree}

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.analyse import layout, steps, timeline
+from instrument.analyse import advice, chrome_trace, layout, steps, stragglers, trace_files
+from instrument.analyse.executions import window_of
 from instrument.analyse.layout import UNLIMITED, Screen
-from instrument.analyse.sums import window_of
 from instrument.analyse.table import Table
-from instrument.runs import traces
-from instrument.runs.hints import listed, ranges
+from instrument.wording import quoted_list, ranges
 
 if TYPE_CHECKING:
-    from instrument.analyse.profile import Profile
+    from instrument.analyse.tables import ProfileTables
 
 #: Rows of a table in the report; all of them are in the table itself.
 _ROWS = 10
@@ -29,34 +28,34 @@ _OPERATOR_WIDTH = 64
 _WIDTHS = {"operators": _OPERATOR_WIDTH, "problems": 120}
 
 
-def text(profile: Profile, screen: Screen = UNLIMITED, has_whole_names: bool = False) -> str:
+def text(profile: ProfileTables, screen: Screen = UNLIMITED, has_whole_names: bool = False) -> str:
     """Return the report for a screen. Long tables are cut to their first rows, and say so.
 
     Names are shortened to what a page has room for, unless `has_whole_names`; a screen with a width shortens them
     where it must.
     """
     parts = ["\n".join(layout.prose(line, screen, "    ") for line in _heading(profile))]
-    if profile.advice:
-        sentences = [layout.prose(f"  {layout.escape(line)}", screen, "    ") for line in profile.advice]
-        parts.append("\n".join([layout.paint("Advice", layout.BOLD, screen), *sentences]))
+    if sentences := advice.sentences(profile):
+        lines = [layout.prose(f"  {layout.escape(sentence)}", screen, "    ") for sentence in sentences]
+        parts.append("\n".join([layout.paint("Advice", layout.BOLD, screen), *lines]))
     for table, rows in _sections(profile):
         width = None if has_whole_names else _WIDTHS.get(table.name, _NAME_WIDTH)
         parts.append(_section(_known(table), rows, width, screen))
     return "\n\n".join(parts)
 
 
-def html(profile: Profile) -> str:
-    """The same as static HTML; every text is escaped."""
+def html(profile: ProfileTables) -> str:
+    """Return the report as static HTML; every text is escaped."""
     heading = "<br>".join(escaping.escape(layout.escape(line)) for line in _heading(profile))
-    advice = "".join(f"<li>{escaping.escape(layout.escape(line))}</li>" for line in profile.advice)
+    items = "".join(f"<li>{escaping.escape(layout.escape(line))}</li>" for line in advice.sentences(profile))
     tables = "".join(
         _known(table).take(slice(0, rows))._repr_html_() for table, rows in _sections(profile) if len(table)
     )
-    return f"<div><p>{heading}</p>" + (f"<ul>{advice}</ul>" if advice else "") + f"{tables}</div>"
+    return f"<div><p>{heading}</p>" + (f"<ul>{items}</ul>" if items else "") + f"{tables}</div>"
 
 
 def _known(table: Table) -> Table:
-    """Without the columns of which nothing is known; the notes say why."""
+    """Return a table without the columns of which nothing is known; the notes say why."""
     masks = {name: np.ma.getmaskarray(values) for name, values in table.columns.items()}
     return table.without(*(name for name, mask in masks.items() if len(mask) and mask.all()))
 
@@ -68,11 +67,12 @@ def _section(table: Table, rows: int, name_width: int | None, screen: Screen) ->
     return "\n".join([layout.paint(table.caption, layout.BOLD, screen), *notes])
 
 
-def _sections(profile: Profile) -> Iterator[tuple[Table, int]]:
-    """Tables and how many rows of each; those that have nothing to say but why they are empty stay."""
-    if len(profile.devices) > 1:
-        yield profile.devices, _ROWS
-        yield profile.spread, _ROWS
+def _sections(profile: ProfileTables) -> Iterator[tuple[Table, int]]:
+    """Yield the tables and how many rows of each; an empty table stays if its notes say why."""
+    if len(ranks := profile.each()) > 1:
+        spread = stragglers.spread(ranks)
+        yield stragglers.devices(ranks, spread), _ROWS
+        yield spread, _ROWS
     if len(profile.capture.steps):
         yield steps.explained(profile.step_parts), _ROWS
     yield profile.steps.without("start_ns"), _ROWS
@@ -94,39 +94,41 @@ def _sections(profile: Profile) -> Iterator[tuple[Table, int]]:
         yield profile.problems, _ROWS * 2
 
 
-def _heading(profile: Profile) -> Iterator[str]:
-    told = profile.metadata
+def _heading(profile: ProfileTables) -> Iterator[str]:
+    metadata = profile.metadata
     numbers = sorted(set(profile.windows["window"].tolist()))
     yield f"Profile of {layout.escape(profile.path)}"
-    devices = [one.device for one in profile.captures]
+    devices = [capture.device for capture in profile.captures]
     line = f"  window {profile.number}" + (f" (there are {ranges(numbers)})" if len(numbers) > 1 else "")
     line += f", device {profile.device}" + (f" (there are {ranges(devices)}: --device)" if len(devices) > 1 else "")
     yield f"{line}, {profile.target}"
-    if found := choice(profile):
-        yield layout.escape(f"  {found}")
-    versions = told.get("versions")
+    if sentence := choice(profile):
+        yield layout.escape(f"  {sentence}")
+    versions = metadata.get("versions")
     if isinstance(versions, dict):
         made = ", ".join(f"{name} {version}" for name, version in versions.items())
-        yield layout.escape(f"  {told.get('mode', '')} mode on {told.get('host', '?')}; {made}")
-    if found := timeline.alignment(profile.captures):
-        yield f"  {found}"
+        yield layout.escape(f"  {metadata.get('mode', '')} mode on {metadata.get('host', '?')}; {made}")
+    if sentence := chrome_trace.alignment(profile.captures):
+        yield f"  {sentence}"
     window = window_of(profile.capture)
     if window is not None:
         start = datetime.fromtimestamp(window[0] // 10**9, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
         yield f"  opened {start}, open for {(window[1] - window[0]) / 1e9:.3f} s"
-    if told.get("complete") is False:
-        yield f"  NOT COMPLETE: {layout.escape(str(told.get('reason', '')))}"
-    metadata = told.get("metadata")
-    if isinstance(metadata, dict) and metadata:
-        yield "  " + layout.escape("; ".join(f"{key}: {value}" for key, value in metadata.items()))
+    if metadata.get("complete") is False:
+        yield f"  NOT COMPLETE: {layout.escape(str(metadata.get('reason', '')))}"
+    user = metadata.get("metadata")
+    if isinstance(user, dict) and user:
+        yield "  " + layout.escape("; ".join(f"{key}: {value}" for key, value in user.items()))
 
 
-def choice(profile: Profile) -> str:
-    """Out of which folder the window is where others at the path are out of other folders; empty where none are."""
+def choice(profile: ProfileTables) -> str:
+    """Name the folder of the window, if other windows at the path are in other folders; else return nothing."""
     folders: dict[bool, set[str]] = {True: set(), False: set()}
     for place, is_shown in zip(profile.windows["place"].tolist(), profile.windows["is_shown"].tolist(), strict=True):
-        folders[bool(is_shown)].add(os.path.relpath(traces.folder_of(place), profile.path))
+        folders[bool(is_shown)].add(os.path.relpath(trace_files.folder_of(place), profile.path))
     others = sorted(folders[False] - folders[True])
     if not others:
         return ""
-    return f"out of {listed(sorted(folders[True]))}; other windows are out of {listed(others)}: --window chooses"
+    return (
+        f"out of {quoted_list(sorted(folders[True]))}; other windows are out of {quoted_list(others)}: --window chooses"
+    )

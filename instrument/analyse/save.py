@@ -1,4 +1,4 @@
-"""A profile on disk: the report, each table as CSV, all of it as JSON, and the folder that MindInsight's pages read."""
+"""Save a profile: the report, each table as CSV, all of it as JSON, and the folder that MindInsight's pages read."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from instrument._version import __version__
-from instrument.analyse import mindinsight
+from instrument.analyse import advice, mindinsight, report, stragglers
 from instrument.analyse.table import Table
 
 if TYPE_CHECKING:
-    from instrument.analyse.profile import Profile
+    from instrument.analyse.tables import ProfileTables
 
 _IDENTITY = "window.json"
-TABLES = (
+_TABLES = (
     "steps", "step_parts", "operators", "operator_types", "sides", "memory", "memory_peaks", "idle", "idle_streams",
-    "overlap", "spans", "pipeline", "batches", "problems", "windows", "devices", "spread",
+    "overlap", "spans", "pipeline", "batches", "problems", "windows",
 )  # fmt: skip
 
 
-def save(profile: Profile, directory: str, pretty: bool = False) -> list[str]:
-    """Write `profile_<window>_<device>/` and `profiler/` below `directory`, for each device; the paths written.
+def save(profile: ProfileTables, directory: str, pretty: bool = False) -> list[str]:
+    """Write `profile_<window>_<device>/` and `profiler/` below `directory` for each device; return the paths.
 
     The first has `report.txt`, `profile.json` and a CSV file for each table that has rows; `window.json` says which
     window it is of. Saved again, the same window replaces its files, each at once; where another one has its number, as
@@ -37,33 +37,33 @@ def save(profile: Profile, directory: str, pretty: bool = False) -> list[str]:
     """
     written = []
     devices = profile.each()
-    for one in devices:
-        identity = _identity(one)
-        folder = _folder(directory, one, identity)
+    for device in devices:
+        identity = _identity(device)
+        folder = _folder(directory, device, identity)
         written.append(_write(folder, _IDENTITY, json.dumps(identity)))
-        written += [_write(folder, name, text) for name, text in _files(one, pretty)]
+        written += [_write(folder, name, text) for name, text in _files(device, pretty)]
         folder = os.path.join(directory, mindinsight.FOLDER)
-        written += [_write(folder, name, text) for name, text in mindinsight.files(one, len(devices))]
+        written += [_write(folder, name, text) for name, text in mindinsight.files(device, len(devices))]
     return written
 
 
-def _identity(profile: Profile) -> dict[str, Any]:
-    """What tells a window from all others, however it was opened."""
-    told = profile.metadata
-    if isinstance(told.get("start_ns"), int):
-        return {name: _plain(told.get(name)) for name in ("start_ns", "host", "pid")}
+def _identity(profile: ProfileTables) -> dict[str, Any]:
+    """Return what identifies a window, however it was opened."""
+    metadata = profile.metadata
+    if isinstance(metadata.get("start_ns"), int):
+        return {name: _plain(metadata.get(name)) for name in ("start_ns", "host", "pid")}
     return {"path": os.path.abspath(profile.path), "window": profile.number}
 
 
-def _folder(directory: str, profile: Profile, identity: dict[str, Any]) -> str:
+def _folder(directory: str, profile: ProfileTables, identity: dict[str, Any]) -> str:
     for number in itertools.count(profile.number):
         folder = os.path.join(directory, f"profile_{number}_{profile.device}")
-        if not os.path.lexists(folder) or _told(folder) == identity:
+        if not os.path.lexists(folder) or _saved_identity(folder) == identity:
             return folder
     raise AssertionError("numbers do not end")
 
 
-def _told(folder: str) -> Any:
+def _saved_identity(folder: str) -> Any:
     try:
         with open(os.path.join(folder, _IDENTITY), encoding="utf-8") as file:
             return json.loads(file.read(1 << 16))
@@ -71,21 +71,23 @@ def _told(folder: str) -> Any:
         return None
 
 
-def _files(profile: Profile, pretty: bool) -> Iterator[tuple[str, str]]:
-    yield "report.txt", f"{profile}\n"
+def _files(profile: ProfileTables, pretty: bool) -> Iterator[tuple[str, str]]:
+    yield "report.txt", f"{report.text(profile)}\n"
     yield "profile.json", json.dumps(to_json(profile), indent=1 if pretty else None, ensure_ascii=False)
     for table in tables(profile):
         if len(table):
             yield f"{table.name}.csv", table.to_csv()
 
 
-def tables(profile: Profile) -> list[Table]:
-    """All tables of a profile."""
-    return [getattr(profile, name) for name in TABLES]
+def tables(profile: ProfileTables) -> list[Table]:
+    """Return all tables of a profile."""
+    ranks = profile.each()
+    spread = stragglers.spread(ranks)
+    return [*(getattr(profile, name) for name in _TABLES), stragglers.devices(ranks, spread), spread]
 
 
-def to_json(profile: Profile) -> dict[str, Any]:
-    """All of a profile as what `json.dumps` takes, without NaN."""
+def to_json(profile: ProfileTables) -> dict[str, Any]:
+    """Return all of a profile as values that `json.dumps` takes, without NaN."""
     return {
         "instrument": __version__,
         "path": profile.path,
@@ -97,17 +99,17 @@ def to_json(profile: Profile) -> dict[str, Any]:
         "left_out": profile.counted.left_out,
         "clipped": profile.counted.clipped,
         "clipped_ns": profile.counted.clipped_ns,
-        "advice": profile.advice,
+        "advice": advice.sentences(profile),
         "tables": {table.name: table.to_json() for table in tables(profile)},
     }
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON has it: numbers that are none are null, and what JSON does not know is text."""
+    """Return `value` for JSON: NaN and infinities are None, and what JSON does not know is text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)

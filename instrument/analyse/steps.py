@@ -1,4 +1,4 @@
-"""Where the time of a step goes: waiting for data, forward and backward, and the rest.
+"""The parts of a step: waiting for data, forward and backward, and the rest.
 
 iteration interval = from the start of the step to its first forward operator
 fp and bp          = from there to the end of the last gradient operator
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instrument.analyse import scopes
+from instrument.analyse import operator_roles
+from instrument.analyse.executions import CountedExecutions, communicates, operator_mask, window_of
+from instrument.analyse.groupby import aggregate, mask_missing, masked
 from instrument.analyse.intervals import Union
-from instrument.analyse.sums import Counted, chosen, communicates, grouped, masked, unmissing, window_of
-from instrument.analyse.table import Table
+from instrument.analyse.table import ColumnData, Table
 from instrument.trace.assembly import EXECUTIONS
 from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture
 
@@ -52,8 +53,8 @@ _LONG_FACTOR, _FEWEST_STEPS, _MOST_NAMED = 1000, 3, 5
 _WARM_UP_FACTOR = 2.0
 
 
-def per_step(capture: Capture, counted: Counted) -> Table:
-    """One row a step, by start: its number, start, total, the three parts, communication and number of operators.
+def per_step(capture: Capture, counted: CountedExecutions) -> Table:
+    """Tabulate the steps by start: number, start, total, the three parts, communication and number of operators.
 
     `model` is there where steps of several graphs are. Times are int64 in nanoseconds; `start_ns` is on the axis of the
     capture. Without any step marks the whole window is one row without a number.
@@ -63,20 +64,20 @@ def per_step(capture: Capture, counted: Counted) -> Table:
         points.notes.insert(0, _STEPS_OF_CALLS)
     rows = points.rows
     total, parts = _parts(points)
-    columns: dict[str, Any] = {"step": unmissing(rows["step"])}
+    columns: dict[str, ColumnData] = {"step": mask_missing(rows["step"])}
     if len(np.unique(rows["model"])) > 1:
-        columns["model"] = unmissing(rows["model"])
+        columns["model"] = mask_missing(rows["model"])
         graphs = len(np.unique(rows["model"]))
         points.notes.append(f"Steps of {graphs} graphs: a row is one run of one graph, not a step of the training.")
-    columns |= {"start_ns": unmissing(rows["start_ns"]), "total_ns": total, **parts}
+    columns |= {"start_ns": mask_missing(rows["start_ns"]), "total_ns": total, **parts}
     columns["all_reduce_ns"] = _communication(capture, counted, rows, points.notes)
-    columns["operators"] = _operators_of(counted, rows)
-    points.notes.extend(_on_the_rest(capture, counted, int(columns["operators"].sum())))
+    columns["operators"] = operators = _operators_of(counted, rows)
+    points.notes.extend(_on_the_rest(capture, counted, int(operators.sum())))
     return Table("steps", columns, "Steps", points.notes)
 
 
-def _on_the_rest(capture: Capture, counted: Counted, in_steps: int) -> Iterator[str]:
-    """What of the window is in no row."""
+def _on_the_rest(capture: Capture, counted: CountedExecutions, in_steps: int) -> Iterator[str]:
+    """Say which steps and executions of the window are in no row."""
     marks = capture.spans[(capture.spans["kind"] == SPAN_STEP) & (capture.spans["duration_ns"] == MISSING)]
     for number in marks["number"].tolist():
         yield f"Step {number} had not ended when the window closed, and is no row."
@@ -101,7 +102,7 @@ class _Points:
     is_of_device: bool = False
 
 
-def _points(capture: Capture, counted: Counted) -> _Points:
+def _points(capture: Capture, counted: CountedExecutions) -> _Points:
     if not len(capture.steps):
         return _whole_window(capture, counted)
     rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
@@ -112,8 +113,8 @@ def _points(capture: Capture, counted: Counted) -> _Points:
     return _Points(rows, [], is_of_device=True)
 
 
-def _whole_window(capture: Capture, counted: Counted) -> _Points:
-    """One row for all of the window; none where nothing says how long that is."""
+def _whole_window(capture: Capture, counted: CountedExecutions) -> _Points:
+    """Make one row for all of the window; none if its length is not known."""
     window = window_of(capture)
     executions = counted.near
     if window is None and len(executions):
@@ -126,28 +127,28 @@ def _whole_window(capture: Capture, counted: Counted) -> _Points:
     return _Points(rows, notes)
 
 
-def _by_scopes(rows: NDArray[np.void], capture: Capture, counted: Counted) -> _Points:
+def _by_scopes(rows: NDArray[np.void], capture: Capture, counted: CountedExecutions) -> _Points:
     rows, notes = _inside(rows.copy(), capture)
     executions = counted.executions
     row = rows_at(executions["start_ns"], rows)
     if not (row >= 0).any():
         return _Points(rows, [*notes, "The parts are n/a: no usable execution of an operator is in a step."])
-    is_scoped = np.append(scopes.has_scope(capture.operators), False)[executions["operator"]]
+    is_scoped = np.append(operator_roles.has_scope(capture.operators), False)[executions["operator"]]
     if 2 * int(is_scoped.sum()) < len(is_scoped):
         rows["fp_start_ns"] = _extent(executions, row, row >= 0, len(rows)).first
         return _Points(rows, [*notes, *_NO_SCOPES])
-    role = scopes.roles(capture.operators)[executions["operator"]]
-    wanted = (scopes.FORWARD, scopes.BACKWARD, scopes.OPTIMIZER)
-    forward, backward, update = (_extent(executions, row, role == one, len(rows)) for one in wanted)
+    role = operator_roles.roles(capture.operators)[executions["operator"]]
+    roles = (operator_roles.FORWARD, operator_roles.BACKWARD, operator_roles.OPTIMIZER)
+    forward, backward, update = (_extent(executions, row, role == wanted, len(rows)) for wanted in roles)
     rows["fp_start_ns"], rows["bp_end_ns"] = forward.first, np.minimum(backward.last, rows["end_ns"])
     notes += _notes_on_scopes(forward, backward, update)
-    _count(notes, ~is_scoped & (role == scopes.NO_ROLE), "executions have no scope, and may belong to any part")
+    _count(notes, ~is_scoped & (role == operator_roles.NO_ROLE), "executions have no scope, and may belong to any part")
     _count(notes, backward.last > rows["end_ns"], "steps have gradient operators that end behind it; its end counts")
     return _Points(rows, notes)
 
 
 def _inside(rows: NDArray[np.void], capture: Capture) -> tuple[NDArray[np.void], list[str]]:
-    """Steps from the moment on at which the window is open: what is before holds the opening of the window, too."""
+    """Cut steps at the moment when the window opened: what is before it holds the opening of the window, too."""
     window = window_of(capture)
     if window is None:
         return rows, []
@@ -173,9 +174,9 @@ def _extent(executions: NDArray[np.void], row: NDArray[np.int64], is_of_role: ND
     mine = is_of_role & (row >= 0)
     start = executions["start_ns"][mine]
     end = start + executions["duration_ns"][mine]
-    starts, ends = (grouped(row[mine], values, steps) for values in (start, end))
-    is_there = starts["count"] > 0
-    return _Extent(np.where(is_there, starts["min"], MISSING), np.where(is_there, ends["max"], MISSING), is_there)
+    starts, ends = (aggregate(row[mine], values, steps) for values in (start, end))
+    is_there = starts.count > 0
+    return _Extent(np.where(is_there, starts.min, MISSING), np.where(is_there, ends.max, MISSING), is_there)
 
 
 def _notes_on_scopes(forward: _Extent, backward: _Extent, update: _Extent) -> list[str]:
@@ -192,7 +193,7 @@ def _notes_on_scopes(forward: _Extent, backward: _Extent, update: _Extent) -> li
 
 
 def rows_at(times: NDArray[np.int64], rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """The row of the step (dtype STEP, by start) that each time lies in; -1 where it is in none."""
+    """Return the row of the step (dtype STEP, by start) that each time lies in; -1 if it is in none."""
     if not len(rows):
         return np.full(len(times), MISSING, np.int64)
     place = np.searchsorted(rows["start_ns"], times, "right") - 1
@@ -204,7 +205,7 @@ def rows_at(times: NDArray[np.int64], rows: NDArray[np.void]) -> NDArray[np.int6
 
 
 def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-    """Total and the three parts; masked where they are not known, or where the points contradict each other."""
+    """Return total and the three parts; masked where they are not known, or where the points contradict each other."""
     rows, notes = points.rows, points.notes
     start, forward, backward, end = (rows[name] for name in ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns"))
     has_start, has_forward, has_backward = start != MISSING, forward != MISSING, backward != MISSING
@@ -224,11 +225,11 @@ def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         _count(notes, ~has_forward, "steps have no mark of the start of the forward pass")
         _count(notes, ~has_backward, "steps have no mark of the end of the backward pass")
     usable = has_total & ~wrong
-    known = (usable & has_forward, usable & has_forward & has_backward, usable & has_backward)
+    masks = (usable & has_forward, usable & has_forward & has_backward, usable & has_backward)
     values = (forward - start, backward - forward, end - backward)
     parts = {
         name: masked(np.where(is_known, value, 0), ~is_known)
-        for name, value, is_known in zip(PARTS, values, known, strict=True)
+        for name, value, is_known in zip(PARTS, values, masks, strict=True)
     }
     return masked(np.where(has_total, end - start, 0), ~has_total), parts
 
@@ -265,32 +266,35 @@ def _on_long_steps(numbers: NDArray[np.int64], total_ns: NDArray[np.int64]) -> I
         )
 
 
-def _count(notes: list[str], concerned: NDArray[np.bool_], what: str) -> None:
+def _count(notes: list[str], concerned: NDArray[np.bool_], text: str) -> None:
+    """Add a note with the number of steps or executions that are concerned; none for 0."""
     count = int(concerned.sum())
     if count:
-        notes.append(f"{count} of {len(concerned)} {what}.")
+        notes.append(f"{count} of {len(concerned)} {text}.")
 
 
-def _communication(capture: Capture, counted: Counted, rows: NDArray[np.void], notes: list[str]) -> NDArray[Any]:
-    """How long any communication was running in each step."""
-    found = capture.reduces[capture.reduces["duration_ns"] >= 0]
-    if not len(found):
-        found = counted.executions[chosen(capture, counted.executions, communicates)]
-    if not len(found):
+def _communication(
+    capture: Capture, counted: CountedExecutions, rows: NDArray[np.void], notes: list[str]
+) -> NDArray[Any]:
+    """Return how long any communication was running in each step."""
+    communication = capture.reduces[capture.reduces["duration_ns"] >= 0]
+    if not len(communication):
+        communication = counted.executions[operator_mask(capture, counted.executions, communicates)]
+    if not len(communication):
         notes.append("all_reduce is n/a: the trace has no communication.")
         return masked(np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_))
-    running = Union(found["start_ns"], found["start_ns"] + found["duration_ns"])
+    running = Union.of(communication)
     is_known = (rows["start_ns"] != MISSING) & (rows["end_ns"] > rows["start_ns"])
     return masked(np.where(is_known, running.within(rows["start_ns"], rows["end_ns"]), 0), ~is_known)
 
 
-def _operators_of(counted: Counted, rows: NDArray[np.void]) -> NDArray[np.int64]:
+def _operators_of(counted: CountedExecutions, rows: NDArray[np.void]) -> NDArray[np.int64]:
     row = rows_at(counted.executions["start_ns"], rows)
     numbers, places = np.unique(rows["step"], return_index=True)
     if len(numbers) == len(rows) and len(rows) and numbers[0] != MISSING:  # the source may know better than the time
-        told = counted.executions["step"]
-        place = np.minimum(np.searchsorted(numbers, told), len(numbers) - 1)
-        row = np.where(numbers[place] == told, places[place], np.where(told == MISSING, row, MISSING))
+        step = counted.executions["step"]
+        place = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
+        row = np.where(numbers[place] == step, places[place], np.where(step == MISSING, row, MISSING))
     return np.bincount(row[row >= 0], minlength=len(rows)).astype(np.int64)
 
 
@@ -298,7 +302,7 @@ def _operators_of(counted: Counted, rows: NDArray[np.void]) -> NDArray[np.int64]
 
 
 def averages(table: Table) -> Table:
-    """One row a part of the step, of a table that `per_step` made: mean, share of the mean step, median, least, most.
+    """Average the parts of the steps of `per_step`: mean, share of the mean step, median, least, most.
 
     `mean_without_first_ns` leaves the first step out, which often warms up. Steps whose parts are not all known are in
     none of it, so that the parts add up; where no step has all of its parts, each one counts where it is known.
@@ -307,7 +311,7 @@ def averages(table: Table) -> Table:
     is_whole, notes = _whole(table)
     rows = [_average(table[name], is_whole) for name in names]
     whole = rows[0][0]
-    columns: dict[str, Any] = {
+    columns: dict[str, ColumnData] = {
         "part": [name.removesuffix("_ns") for name in names],
         "mean_ns": [row[0] for row in rows],
         "share_percent": [None if row[0] is None or not whole else 100 * row[0] / whole for row in rows],
@@ -320,14 +324,14 @@ def averages(table: Table) -> Table:
 
 
 def explained(parts: Table) -> Table:
-    """What is known of the parts, for a report: with what they are, unless one of them is not known."""
-    known = parts.take(~np.ma.getmaskarray(parts["mean_ns"]))
-    is_whole = {f"{name}_ns" for name in known["part"].tolist()}.issuperset(PARTS)
-    return Table(known.name, known.columns, known.caption, [*known.notes, *(_MEANINGS if is_whole else ())])
+    """Return the known parts for a report; if all are known, with notes on their meaning."""
+    shown = parts.take(~np.ma.getmaskarray(parts["mean_ns"]))
+    is_whole = {f"{name}_ns" for name in shown["part"].tolist()}.issuperset(PARTS)
+    return Table(shown.name, shown.columns, shown.caption, [*shown.notes, *(_MEANINGS if is_whole else ())])
 
 
 def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:
-    """The steps that are averaged, and how many are not."""
+    """Choose the steps that are averaged; a note counts the others."""
     is_whole = ~np.logical_or.reduce([np.ma.getmaskarray(table[name]) for name in ("total_ns", *PARTS)])
     without = len(is_whole) - int(is_whole.sum())
     if without in (0, len(is_whole)):
@@ -336,7 +340,7 @@ def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:
 
 
 def _average(column: NDArray[Any], is_whole: NDArray[np.bool_]) -> tuple[float | None, ...]:
-    """Mean, median, least, most, and mean without the first row."""
+    """Return mean, median, least, most, and mean without the first row."""
     values, later = (
         np.ma.compressed(np.ma.asarray(column[part][is_whole[part]])) for part in (slice(0, None), slice(1, None))
     )
@@ -347,7 +351,7 @@ def _average(column: NDArray[Any], is_whole: NDArray[np.bool_]) -> tuple[float |
 
 
 def warm_up(table: Table) -> str:
-    """A sentence where the first step takes so much longer than the others that it spoils the mean; else empty."""
+    """Return a sentence if the first step takes so long that it spoils the mean; else nothing."""
     values = np.ma.compressed(np.ma.asarray(table["total_ns"]))
     if len(values) < 3 or np.ma.getmaskarray(table["total_ns"])[0]:
         return ""

@@ -1,4 +1,4 @@
-"""`Table`: the result of an analysis. Named columns of NumPy arrays, with the unit in each name.
+"""`Table`, the result of an analysis: named columns of NumPy arrays, with the unit in each name.
 
 The values are exact: times are integers in nanoseconds, and what is not known is masked, never a made-up number. Only
 texts for people use larger units, chosen for each column, and say so in its heading.
@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Value = str | int | float | bool | None
+#: The values of a column, masked where they are not known.
+ColumnArray: TypeAlias = "NDArray[Any]"
+#: The values of a column as they are given to a `Table`.
+ColumnData: TypeAlias = "NDArray[Any] | Sequence[Value]"
 #: Rows that a text or a page shows, unless told otherwise.
 ROW_LIMIT = 100
 #: Units for people by what a name of a column ends in: the smallest value (in the column's unit), its name, its size.
@@ -90,9 +94,9 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def __getitem__(self, column: str) -> NDArray[Any]:
+    def __getitem__(self, column: str) -> ColumnArray:
         try:
-            values: NDArray[Any] = self.columns[column]
+            values: ColumnArray = self.columns[column]
         except KeyError:
             raise KeyError(f"Table {self.name!r} has no column {column!r}; it has {', '.join(self.columns)}") from None
         return values
@@ -106,7 +110,7 @@ class Table:
         return column in self.columns
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
-        """The rows as Python values, None for what is not known."""
+        """Iterate over the rows as Python values, None for what is not known."""
         return zip(*(_values(column) for column in self.columns.values()), strict=True)
 
     def records(self) -> list[dict[str, Value]]:
@@ -114,25 +118,25 @@ class Table:
         return list(self)
 
     def take(self, places: Any) -> Table:
-        """The rows at `places`: indices, a slice, or an array of bool."""
+        """Return the rows at `places`: indices, a slice, or an array of bool."""
         columns = {name: values[places] for name, values in self.columns.items()}
         return Table(self.name, columns, self.caption, self.notes)
 
     def sorted_by(self, column: str, descending: bool = True) -> Table:
-        """The rows in order of a column, equal ones as they were; what is not known comes last."""
+        """Return the rows in the order of a column; equal rows stay in order, and what is not known comes last."""
         values = self[column]
-        known = ~np.ma.getmaskarray(values)
-        places = np.flatnonzero(known)
+        is_missing = np.ma.getmaskarray(values)
+        places = np.flatnonzero(~is_missing)
         keys = np.ma.getdata(values)[places]
         order = (
             len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[::-1]
             if descending
             else np.argsort(keys, kind="stable")
         )
-        return self.take(np.concatenate([places[order], np.flatnonzero(~known)]))
+        return self.take(np.concatenate([places[order], np.flatnonzero(is_missing)]))
 
     def without(self, *columns: str) -> Table:
-        """The same without some columns."""
+        """Return the table without some columns."""
         kept = {name: values for name, values in self.columns.items() if name not in columns}
         return Table(self.name, kept, self.caption, self.notes)
 
@@ -150,14 +154,17 @@ class Table:
         columns that do not fit, and names them.
         """
         shown = self if row_limit is None else self.take(slice(0, max(row_limit, 0)))
-        found = [_people(name, shown.columns) for name in shown.columns]
-        rows = [[layout.name(cell, name_width) for cell in row] for row in zip(*(one[1] for one in found), strict=True)]
+        parts = [_for_people(name, shown.columns) for name in shown.columns]
+        cells = zip(*(part.cells for part in parts), strict=True)
+        rows = [[layout.name(cell, name_width) for cell in row] for row in cells]
         heads = [
-            layout.Column(one[0], _rank(name, place), least=_LEAST.get(name))
-            for place, (name, one) in enumerate(zip(shown.columns, found, strict=True))
+            layout.Column(part.heading, _rank(name, place), least=_LEAST.get(name))
+            for place, (name, part) in enumerate(zip(shown.columns, parts, strict=True))
         ]
         lines = [layout.paint(layout.escape(self.caption), layout.BOLD, screen)] if self.caption else []
-        lines.append(layout.aligned(heads, rows, [one[2] for one in found], screen) if len(self) else "(no rows)")
+        lines.append(
+            layout.aligned(heads, rows, [part.is_right for part in parts], screen) if len(self) else "(no rows)"
+        )
         lines += [f"... and {len(self) - len(shown)} more rows"] if len(shown) < len(self) else []
         return "\n".join([*lines, *(layout.prose(f"  {layout.escape(note)}", screen, "  ") for note in self.notes)])
 
@@ -168,16 +175,16 @@ class Table:
         return f"Table({self.name!r}, {len(self)} rows: {', '.join(self.columns)})"
 
     def _repr_html_(self) -> str:
-        """A static table for a notebook: no script, no style sheet, every text escaped."""
+        """Return a static table for a notebook: no script, no style sheet, every text escaped."""
         shown = self.take(slice(0, ROW_LIMIT))
-        found = [_people(name, shown.columns) for name in shown.columns]
-        heads = "".join(f"<th>{_html(heading)}</th>" for heading, _, _ in found)
-        styles = ["right" if right else "left" for _, _, right in found]
+        parts = [_for_people(name, shown.columns) for name in shown.columns]
+        heads = "".join(f"<th>{_html(part.heading)}</th>" for part in parts)
+        styles = ["right" if part.is_right else "left" for part in parts]
         body = "".join(
             "<tr>"
             + "".join(f'<td style="text-align:{s}">{_html(c)}</td>' for s, c in zip(styles, row, strict=True))
             + "</tr>"
-            for row in zip(*(texts for _, texts, _ in found), strict=True)
+            for row in zip(*(part.cells for part in parts), strict=True)
         )
         notes = list(self.notes)
         notes += [f"... and {len(self) - len(shown)} more rows"] if len(shown) < len(self) else []
@@ -188,7 +195,7 @@ class Table:
     # ------------------------------------------------------------------ for programs
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; integers with gaps are `Int64`.
+        """Return a `pandas.DataFrame`; integers with gaps are `Int64`.
 
         Raises:
             ImportError: pandas is not installed.
@@ -200,7 +207,7 @@ class Table:
         return pandas.DataFrame({name: _for_pandas(values, pandas) for name, values in self.columns.items()})
 
     def to_csv(self) -> str:
-        """CSV with a heading. A text that a spreadsheet would run as a formula begins with an apostrophe."""
+        """Return CSV with a heading. A text that a spreadsheet would run as a formula begins with an apostrophe."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
@@ -208,19 +215,19 @@ class Table:
         return text.getvalue()
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """`to_csv` into a file, in UTF-8."""
+        """Write CSV, as `to_csv` returns it, into a file in UTF-8."""
         with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(self.to_csv())
 
     def to_json(self) -> dict[str, Any]:
-        """What `json.dumps` takes: no NaN, None for what is not known."""
+        """Return what `json.dumps` takes: no NaN, None for what is not known."""
         rows = [{name: _json(value) for name, value in record.items()} for record in self.records()]
-        told = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
-        return {**told, "columns": list(self.columns), "rows": rows}
+        head = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
+        return {**head, "columns": list(self.columns), "rows": rows}
 
 
-def _frozen(values: Any) -> NDArray[Any]:
-    """`values` as an array that cannot be written to; a view, where it is an array already."""
+def _frozen(values: ColumnData) -> ColumnArray:
+    """Return `values` as an array that cannot be written to; of an array a view."""
     array = values if isinstance(values, np.ndarray) else _array(list(values))
     if array.dtype.kind in "US":
         array = array.astype(object)
@@ -230,11 +237,11 @@ def _frozen(values: Any) -> NDArray[Any]:
         return data
     mask = np.ma.getmaskarray(array).copy()
     mask.flags.writeable = False
-    masked: NDArray[Any] = np.ma.MaskedArray(data, mask, copy=False)
+    masked: ColumnArray = np.ma.MaskedArray(data, mask, copy=False)
     return masked
 
 
-def _array(values: list[Any]) -> NDArray[Any]:
+def _array(values: list[Value]) -> ColumnArray:
     if any(isinstance(value, str) for value in values) or not values:
         result = np.empty(len(values), object)
         result[:] = values
@@ -242,14 +249,14 @@ def _array(values: list[Any]) -> NDArray[Any]:
     missing = [value is None for value in values]
     if not any(missing):
         return np.array(values)
-    known = [value for value in values if value is not None]
-    filled = np.array([0 if value is None else value for value in values], np.array(known).dtype if known else np.int64)
-    masked: NDArray[Any] = np.ma.MaskedArray(filled, missing)
+    present = np.array([value for value in values if value is not None])
+    filled = np.array([0 if value is None else value for value in values], present.dtype if len(present) else np.int64)
+    masked: ColumnArray = np.ma.MaskedArray(filled, missing)
     return masked
 
 
-def _values(column: NDArray[Any]) -> list[Any]:
-    """Python values, None for what is masked."""
+def _values(column: ColumnArray) -> list[Any]:
+    """Return Python values, None for what is masked."""
     values: list[Any] = column.tolist()
     return values
 
@@ -259,58 +266,68 @@ def _rank(name: str, place: int) -> int:
     return _RANKS.get(name, _KEPT.index(()) + 1) if place else 0
 
 
-def _people(name: str, columns: Mapping[str, NDArray[Any]]) -> tuple[str, list[str], bool]:
-    """Heading, texts of the cells, and whether the column stands to the right."""
+class _ShownColumn(NamedTuple):
+    """A column as people read it; `is_right`: it is aligned to the right."""
+
+    heading: str
+    cells: list[str]
+    is_right: bool
+
+
+def _for_people(name: str, columns: Mapping[str, ColumnArray]) -> _ShownColumn:
+    """Return the heading and the cells of a column, in the unit that reads best."""
     values = _values(columns[name])
     kind = columns[name].dtype.kind
     if kind not in "iuf":
-        return name, [NOT_AVAILABLE if value is None else str(value) for value in values], False
+        return _ShownColumn(name, [NOT_AVAILABLE if value is None else str(value) for value in values], False)
     for ending, units in _UNITS.items():
-        if name.endswith(ending) and (found := _unit(name, columns, ending, units)) is not None:
-            unit, size = found
+        if name.endswith(ending) and (larger := _unit(name, columns, ending, units)) is not None:
+            unit, size = larger
             heading = name.removesuffix(ending) + unit
-            return heading, [NOT_AVAILABLE if v is None else f"{v / size:.3f}" for v in values], True
-    return name, [_number(value, kind) for value in values], True
+            cells = [NOT_AVAILABLE if value is None else f"{value / size:.3f}" for value in values]
+            return _ShownColumn(heading, cells, True)
+    return _ShownColumn(name, [_number(value, kind) for value in values], True)
 
 
 def _unit(
-    name: str, columns: Mapping[str, NDArray[Any]], ending: str, units: Sequence[tuple[int, str, int]]
+    name: str, columns: Mapping[str, ColumnArray], ending: str, units: Sequence[tuple[int, str, int]]
 ) -> tuple[str, int] | None:
-    """In which unit a column is shown, and its size; None for the one that it has.
+    """Return the unit in which a column is shown, and its size; None for the unit in its name.
 
-    It is that of its family; for a part of a whole its own, where the family's could not tell all of its values.
+    It is that of its family; for a part of a whole its own, if the family's unit is too large for some of its values.
     """
     family = _family(name, columns)
     whole, own = _range(family, columns), _range(name, columns)
     is_part = family != name and not name.startswith(_EXTREMES)
     ranges = ((own[0] or whole[0], whole[1]), own) if is_part else (whole,)
-    found = (
+    suitable = (
         (unit, size)
         for smallest, largest in ranges
         for least, unit, size in units
         if largest >= least and smallest >= size * _LEAST_SHOWN and not (ending == "_ns" and largest >= _POINT_NS)
     )
-    return next(found, None)
+    return next(suitable, None)
 
 
-def _family(name: str, columns: Mapping[str, NDArray[Any]]) -> str:
-    """The column whose size says in which unit this one is shown: least and most as the mean, a part as the whole."""
+def _family(name: str, columns: Mapping[str, ColumnArray]) -> str:
+    """Return the column that decides the unit of this one: least and most go by the mean, a part by the whole."""
     first, _, rest = name.partition("_")
     if first in _EXTREMES:
-        found = f"mean_{rest}"
+        family = f"mean_{rest}"
     elif name == "difference_ns":
-        found = next((one for one in _COMPARED if one in columns), name)
+        family = next((compared for compared in _COMPARED if compared in columns), name)
     else:
-        found = _WHOLES.get(name, name)
-    return found if found in columns else name
+        family = _WHOLES.get(name, name)
+    return family if family in columns else name
 
 
-def _range(name: str, columns: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
-    """The least and the most that is not 0; of the base and the new one together, as the eye compares them."""
+def _range(name: str, columns: Mapping[str, ColumnArray]) -> tuple[float, float]:
+    """Return the least and the most that is not 0; of base and new together, as the eye compares them."""
     first, _, rest = name.partition("_")
-    both = [one for one in (f"base_{rest}", f"new_{rest}") if one in columns] if first in ("base", "new") else [name]
-    known = [abs(value) for one in both for value in _values(columns[one]) if value and math.isfinite(value)]
-    return min(known, default=0), max(known, default=0)
+    names = [f"base_{rest}", f"new_{rest}"] if first in ("base", "new") else [name]
+    columns_shown = [_values(columns[column]) for column in names if column in columns]
+    sizes = [abs(value) for column in columns_shown for value in column if value and math.isfinite(value)]
+    return min(sizes, default=0), max(sizes, default=0)
 
 
 def _number(value: float | None, kind: str) -> str:
@@ -333,7 +350,7 @@ def _json(value: Value) -> Value:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _for_pandas(values: NDArray[Any], pandas: Any) -> Any:
+def _for_pandas(values: ColumnArray, pandas: Any) -> Any:
     if not np.ma.isMaskedArray(values):
         return values
     kind = "Int64" if values.dtype.kind in "iu" else "Float64" if values.dtype.kind == "f" else object

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from instrument.errors import InstrumentError, NoSuchRun
-from instrument.runs.hints import absent, no_event_file
+from instrument.paths import absent
+from instrument.runs.hints import no_event_file
 from instrument.runs.run import Run, Runs, find_runs, read_run
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from instrument.runs.frames import matches
 from instrument.runs.hints import nearest
-from instrument.runs.points import quoted
 from instrument.runs.run import Run
-from instrument.wording import listed
+from instrument.wording import listed, quoted
 
 _NAMED_AT_MOST = 5
 _GLOB = frozenset("*?[")

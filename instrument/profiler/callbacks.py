@@ -16,22 +16,25 @@ from instrument import marks
 from instrument.profiler.control import Request
 from instrument.profiler.profiler import Profiler, describe
 from instrument.profiler.schedule import check_count
-from instrument.profiler.window import Request as Asked
+from instrument.profiler.window import WindowRange
 
 log = logging.getLogger("instrument")
 
+#: MindSpore's own class, which has no types.
+RunContext = Any
+#: Arguments of `Profiler` that a callback decides itself.
 _OWN = ("schedule", "start_profile")
 
 
 class _StopAt(Callback):
-    """Opens and closes one window in each training, and sees to it that it is closed."""
+    """Open one window in each training, and close it whatever happens."""
 
-    def __init__(self, asked: Asked, output_path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+    def __init__(self, requested: WindowRange, output_path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         super().__init__()
         for name in _OWN:
             if name in options:
                 raise TypeError(f"{type(self).__name__} got {name!r}, but says itself when to record; leave it out.")
-        self._asked = asked
+        self._requested = requested
         #: The profiler behind it, for `analyse()` after the training.
         self.profiler = Profiler(output_path, start_profile=False, **options)
         self._recorder = self.profiler.recorder
@@ -47,13 +50,13 @@ class _StopAt(Callback):
 
     # ------------------------------------------------------------------ the training
 
-    def on_train_begin(self, run_context: Any) -> None:
+    def on_train_begin(self, run_context: RunContext) -> None:
         marks.begin_training()
         self._reset(int(run_context.original_args().cur_step_num))
         self._is_training = True
 
     @marks.hook
-    def on_train_epoch_begin(self, run_context: Any) -> None:
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
         self._begin_epoch(int(run_context.original_args().cur_epoch_num))
 
     def _begin_epoch(self, number: int) -> None:
@@ -62,20 +65,20 @@ class _StopAt(Callback):
         self._last_epoch = number
 
     @marks.hook
-    def on_train_step_begin(self, run_context: Any) -> None:
+    def on_train_step_begin(self, run_context: RunContext) -> None:
         marks.begin_step(int(run_context.original_args().cur_step_num))
 
     @marks.hook
-    def on_train_step_end(self, run_context: Any) -> None:
+    def on_train_step_end(self, run_context: RunContext) -> None:
         step = int(run_context.original_args().cur_step_num)
         marks.end_step(step)
         self._last_step = step
 
     @marks.hook
-    def on_train_epoch_end(self, run_context: Any) -> None:
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
         marks.end_epoch(int(run_context.original_args().cur_epoch_num))
 
-    def on_train_end(self, run_context: Any) -> None:
+    def on_train_end(self, run_context: RunContext) -> None:
         self._end("the training ended")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -108,19 +111,19 @@ class _StopAt(Callback):
         ran = "no step ran"
         if self._last_step >= self._first_step:
             ran = f"steps {self._first_step} to {self._last_step} ran"
-            ran += f" (epochs {self._first_epoch} to {self._last_epoch})" if self._asked.epochs else ""
-        self._recorder.missed = f"the window ({self._asked}) was not reached, {ran}; nothing was recorded."
+            ran += f" (epochs {self._first_epoch} to {self._last_epoch})" if self._requested.epochs else ""
+        self._recorder.missed = f"the window ({self._requested}) was not reached, {ran}; nothing was recorded."
         log.warning("%s: %s", type(self).__name__, self._recorder.missed)
 
     # ------------------------------------------------------------------ the window
 
     def _open(self) -> None:
-        self._recorder.request = self._asked
+        self._recorder.request = self._requested
         self._is_over = True  # whatever comes of it: there is one window in a training
         try:
             self._recorder.ask(Request.START)
         except RuntimeError as error:
-            self._recorder.missed = f"the window ({self._asked}) is not recorded: {error}"
+            self._recorder.missed = f"the window ({self._requested}) is not recorded: {error}"
             log.error("%s: %s", type(self).__name__, self._recorder.missed)
 
     def _close(self, reason: str = "") -> None:
@@ -150,10 +153,10 @@ class StopAtStep(_StopAt):
     def __init__(
         self, start_step: int, stop_step: int, output_path: str | os.PathLike[str] = "./data", **options: Any
     ) -> None:
-        super().__init__(Asked(steps=_check_range("step", start_step, stop_step)), output_path, options)
+        super().__init__(WindowRange(steps=_check_range("step", start_step, stop_step)), output_path, options)
         self._start, self._stop = start_step, stop_step
 
-    def on_train_begin(self, run_context: Any) -> None:
+    def on_train_begin(self, run_context: RunContext) -> None:
         super().on_train_begin(run_context)
         if run_context.original_args().get("dataset_sink_mode"):
             log.warning(
@@ -167,14 +170,14 @@ class StopAtStep(_StopAt):
             self._recorder.expect(True)
 
     @marks.hook
-    def on_train_step_begin(self, run_context: Any) -> None:
+    def on_train_step_begin(self, run_context: RunContext) -> None:
         step = int(run_context.original_args().cur_step_num)
         if not self._is_over and step >= self._start and self._last_step < self._stop:
             self._open()
         marks.begin_step(step)
 
     @marks.hook
-    def on_train_step_end(self, run_context: Any) -> None:
+    def on_train_step_end(self, run_context: RunContext) -> None:
         step = int(run_context.original_args().cur_step_num)
         marks.end_step(step)
         self._last_step = step
@@ -202,18 +205,18 @@ class StopAtEpoch(_StopAt):
     def __init__(
         self, start_epoch: int, stop_epoch: int, output_path: str | os.PathLike[str] = "./data", **options: Any
     ) -> None:
-        super().__init__(Asked(epochs=_check_range("epoch", start_epoch, stop_epoch)), output_path, options)
+        super().__init__(WindowRange(epochs=_check_range("epoch", start_epoch, stop_epoch)), output_path, options)
         self._start, self._stop = start_epoch, stop_epoch
 
     @marks.hook
-    def on_train_epoch_begin(self, run_context: Any) -> None:
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
         number = int(run_context.original_args().cur_epoch_num)
         if not self._is_over and self._start <= number <= self._stop:
             self._open()
         self._begin_epoch(number)
 
     @marks.hook
-    def on_train_epoch_end(self, run_context: Any) -> None:
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
         number = int(run_context.original_args().cur_epoch_num)
         marks.end_epoch(number)
         if self._recorder.is_recording and number >= self._stop:
@@ -221,9 +224,9 @@ class StopAtEpoch(_StopAt):
             self._close(f"the training began with epoch {self._first_epoch}" if is_late else "")
 
 
-def _check_range(what: str, start: Any, stop: Any) -> tuple[int, int]:
-    first = check_count(f"start_{what}", start, 1)
-    last = check_count(f"stop_{what}", stop, 1)
+def _check_range(unit: str, start: object, stop: object) -> tuple[int, int]:
+    first = check_count(f"start_{unit}", start, 1)
+    last = check_count(f"stop_{unit}", stop, 1)
     if first > last:
-        raise ValueError(f"start_{what} is {first} and stop_{what} is {last}; expected start <= stop.")
+        raise ValueError(f"start_{unit} is {first} and stop_{unit} is {last}; expected start <= stop.")
     return first, last

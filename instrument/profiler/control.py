@@ -1,7 +1,15 @@
-"""What a profiler does when it is asked for something: (state, request) -> next state, actions, a word; a table.
+"""Transition table of the profiler: (state, request) -> next state, actions, message.
 
-There is no other logic about order in the profiler: each pair is one row, which does what a user would expect, or
-refuses with what to do instead.
+Problem. `start`, `stop`, `step`, `analyse`, the end of a `with` block, a schedule and the end of the interpreter come
+in any order: twice, too early, inside of `on_trace_ready`, or while another profiler of the process has a window open.
+A training must not stop for any of it, and no window may be lost.
+
+Strategy. Each pair of a state and a request is a row of `TABLE`: it does what a user would expect, or refuses with a
+message that says what to do instead. This module has no side effects; `recorder` carries out the actions. So a test
+reads the whole table, and every pair has an answer.
+
+Rejected: flags (is open, is scheduled, is saving, ...) that each method asks. Nine requests in seven states are 63
+cases, of which such methods handle those that somebody thought of.
 """
 
 from __future__ import annotations
@@ -10,8 +18,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 
-class State(Enum):
-    """Where a profiler is. The last three have a schedule, `RECORDING` may have one."""
+class ProfilerState(Enum):
+    """State of a profiler. The last three have a schedule, `RECORDING` may have one."""
 
     IDLE = "nothing was recorded yet"
     DONE = "a window was recorded"
@@ -57,7 +65,7 @@ class Action(Enum):
 class Row(NamedTuple):
     """`refusal` is raised, `warning` is logged; with a refusal nothing else happens."""
 
-    state: State
+    state: ProfilerState
     actions: tuple[Action, ...] = ()
     refusal: str = ""
     warning: str = ""
@@ -66,7 +74,7 @@ class Row(NamedTuple):
 _PREPARE, _OPEN, _CLOSE, _DELIVER, _REPORT, _EXPLAIN = Action
 _END = (_CLOSE, _DELIVER)
 #: In `DONE`: without any window it is `IDLE` again, see `settled`.
-_IDLE, _DONE, _RECORDING, _DELIVERING, _WAITING, _WARMING, _SAVING = State
+_IDLE, _DONE, _RECORDING, _DELIVERING, _WAITING, _WARMING, _SAVING = ProfilerState
 
 _NO_STOP = "stop() was called, but nothing is being recorded; call start() first."
 _NO_ANALYSE = "analyse() was called, but nothing was recorded yet; call start(), train some steps, then stop()."
@@ -78,7 +86,7 @@ _INSIDE = "{request} was called inside of on_trace_ready, where only results can
 _CUT = "The schedule leaves RECORD without RECORD_AND_SAVE; the window ends here and is kept."
 
 
-def _resting(state: State, stop: Row, analyse: Row, step_warning: str) -> dict[Request, Row]:
+def _resting(state: ProfilerState, stop: Row, analyse: Row, step_warning: str) -> dict[Request, Row]:
     steps = (Request.TO_NONE, Request.TO_WARMUP, Request.TO_RECORD, Request.TO_SAVE)
     return {
         Request.START: Row(_RECORDING, (_OPEN,)),
@@ -90,8 +98,8 @@ def _resting(state: State, stop: Row, analyse: Row, step_warning: str) -> dict[R
     }
 
 
-def _scheduled(state: State, is_saving: bool = False) -> dict[Request, Row]:
-    """States between the begin and the end of a schedule in which no window is open, or one is at its end."""
+def _scheduled(state: ProfilerState, is_saving: bool = False) -> dict[Request, Row]:
+    """Return the rows of a state of a schedule in which no window is open, or in which a window is at its end."""
     end = _END if is_saving else ()
     return {
         Request.START: Row(state, warning=_WAITS),
@@ -106,7 +114,7 @@ def _scheduled(state: State, is_saving: bool = False) -> dict[Request, Row]:
     }
 
 
-TABLE: dict[State, dict[Request, Row]] = {
+TABLE: dict[ProfilerState, dict[Request, Row]] = {
     _IDLE: _resting(_IDLE, Row(_IDLE, refusal=_NO_STOP), Row(_IDLE, refusal=_NO_ANALYSE), _EARLY_STEP),
     _DONE: _resting(_DONE, Row(_DONE), Row(_DONE, (_EXPLAIN,)), ""),
     _RECORDING: {
@@ -143,7 +151,7 @@ OCCUPIED: dict[Request, Row] = {
 }
 
 
-def decide(state: State, request: Request, other: str = "", missed: str = "") -> Row:
+def decide(state: ProfilerState, request: Request, other: str = "", missed: str = "") -> Row:
     """Return the row for a request.
 
     `other` is the directory into which another profiler of this process has a window open, empty if none has. `missed`
@@ -159,8 +167,8 @@ def decide(state: State, request: Request, other: str = "", missed: str = "") ->
     return Row(next_state, (), instead.refusal.format(other=other), instead.warning.format(other=other))
 
 
-def settled(state: State, windows: int) -> State:
-    """`DONE` and `IDLE` differ in whether there is a window to look at."""
-    if state in (State.IDLE, State.DONE):
-        return State.DONE if windows else State.IDLE
+def settled(state: ProfilerState, windows: int) -> ProfilerState:
+    """Choose between `DONE` and `IDLE`: `DONE` if there is a window to look at."""
+    if state in (ProfilerState.IDLE, ProfilerState.DONE):
+        return ProfilerState.DONE if windows else ProfilerState.IDLE
     return state

@@ -1,4 +1,4 @@
-"""The profiler's options: legacy names, checked once; what is unknown is refused, what has no effect is said.
+"""The options of the profiler, checked once: an unknown name is refused, an option without effect is logged.
 
 The enumerations have MindSpore's names and values; MindSpore's own members are taken as well.
 """
@@ -105,18 +105,19 @@ class Options:
 
     @classmethod
     def check(cls, given: Mapping[str, Any]) -> Options:
-        """Raises `TypeError` or `ValueError` for the first wrong one."""
+        """Check each option; raise `TypeError` or `ValueError` for the first that is wrong."""
         return cls(**{name: _check(name, value) for name, value in given.items()})
 
     @property
     def changed(self) -> set[str]:
-        """The names of those that differ from their defaults."""
+        """The names of the options that differ from their defaults."""
         default = Options()
-        return {one.name for one in fields(self) if getattr(self, one.name) != getattr(default, one.name)}
+        names = (option.name for option in fields(self))
+        return {name for name in names if getattr(self, name) != getattr(default, name)}
 
 
 def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], signature: Callable[..., Any]) -> Options:
-    """Options out of the arguments of `signature`; `outdated` are further ones, which only older versions knew.
+    """Make options of the arguments of `signature` and of `outdated`, which only older versions of MindSpore know.
 
     Raises:
         TypeError: an argument that no version knows; the message names the nearest one.
@@ -135,10 +136,10 @@ def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], si
 
 
 def _unknown(name: str, signature: Callable[..., Any]) -> str:
-    known = [one for one in inspect.signature(signature).parameters if one not in ("self", "outdated")]
-    near = closest(name, known)
+    names = [given for given in inspect.signature(signature).parameters if given not in ("self", "outdated")]
+    near = closest(name, names)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"Profiler got an unknown argument {name!r}{hint} It knows {', '.join(known)}."
+    return f"Profiler got an unknown argument {name!r}{hint} It knows {', '.join(names)}."
 
 
 def warn_of_no_effect(options: Options, target: str, effective: Iterable[str]) -> None:
@@ -167,62 +168,61 @@ def _check(name: str, value: Any) -> Any:
     return _check_bool(name, value) if check is None else check(name, value)
 
 
-def _check_bool(name: str, value: Any) -> bool:
+def _check_bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
     return value
 
 
-def _check_optional_bool(name: str, value: Any) -> bool | None:
+def _check_optional_bool(name: str, value: object) -> bool | None:
     return None if value is None else _check_bool(name, value)
 
 
-def _member(kind: type[Member], name: str, value: Any) -> Member:
-    """A member of `kind`, given as such, as MindSpore's member of that name, or by its value."""
-    found = value.value if isinstance(value, Enum) else value
+def _member(kind: type[Member], name: str, value: object) -> Member:
+    """Return a member of `kind`, given as such, as MindSpore's member of that name, or by its value."""
     try:
-        return kind(found)
+        return kind(value.value if isinstance(value, Enum) else value)
     except ValueError:
-        members = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
+        members = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
         raise ValueError(f"{name} is {value!r}; expected one of {members}.") from None
 
 
-def _members(kind: type[Member], name: str, value: Any) -> tuple[Member, ...]:
+def _members(kind: type[Member], name: str, value: object) -> tuple[Member, ...]:
     if isinstance(value, (str, Enum)):
         value = [value]
     if not isinstance(value, Iterable):
         raise TypeError(f"{name} is {value!r}; expected a list of {kind.__name__}.")
-    return tuple(dict.fromkeys(_member(kind, name, one) for one in value))
+    return tuple(dict.fromkeys(_member(kind, name, item) for item in value))
 
 
-def _check_aic_metrics(name: str, value: Any) -> AicoreMetrics:
+def _check_aic_metrics(name: str, value: object) -> AicoreMetrics:
     if isinstance(value, int) and not isinstance(value, bool) and value in _AICORE_NUMBERS:
         return _AICORE_NUMBERS[value]
     return _member(AicoreMetrics, name, value)
 
 
-def _check_texts(name: str, value: Any) -> tuple[str, ...]:
+def _check_texts(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         raise TypeError(f"{name} is {value!r}; expected a list.")
-    texts = tuple(one.value if isinstance(one, Enum) else one for one in value)
-    if not all(isinstance(one, str) for one in texts):
+    texts = tuple(item.value if isinstance(item, Enum) else item for item in value)
+    if not all(isinstance(text, str) for text in texts):
         raise TypeError(f"{name} is {value!r}; expected a list of str.")
     return texts
 
 
-def _check_activities(name: str, value: Any) -> tuple[ProfilerActivity, ...]:
+def _check_activities(name: str, value: object) -> tuple[ProfilerActivity, ...]:
     return _members(ProfilerActivity, name, _BOTH if value is None else value)
 
 
-def _check_level(name: str, value: Any) -> ProfilerLevel:
+def _check_level(name: str, value: object) -> ProfilerLevel:
     return _member(ProfilerLevel, name, ProfilerLevel.Level0 if value is None else value)
 
 
-def _check_export_type(name: str, value: Any) -> tuple[ExportType, ...]:
+def _check_export_type(name: str, value: object) -> tuple[ExportType, ...]:
     return _members(ExportType, name, ExportType.Text if value is None else value)
 
 
-def _check_max_steps(name: str, value: Any) -> int | None:
+def _check_max_steps(name: str, value: object) -> int | None:
     return None if value is None else check_count(name, value, 1)
 
 
@@ -239,7 +239,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def check_output_directory(name: str, value: Any) -> str:
+def check_output_directory(name: str, value: object) -> str:
     """Return the absolute path of a directory to write to; it is made when there is something to write.
 
     Raises:
@@ -258,7 +258,7 @@ def check_output_directory(name: str, value: Any) -> str:
     return path
 
 
-def check_directory(name: str, value: Any) -> str:
+def check_directory(name: str, value: object) -> str:
     """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
@@ -270,11 +270,11 @@ def check_directory(name: str, value: Any) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def check_steps(value: Any) -> list[int]:
-    """The numbers of steps; raises `TypeError` for what is no list of such, `ValueError` for a negative one."""
+def check_steps(value: object) -> list[int]:
+    """Return the numbers of steps; raise `TypeError` for what is no list of such, `ValueError` for a negative one."""
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         raise TypeError(f"step_list is {value!r}; expected a list of numbers of steps.")
-    return [check_count("step_list", one) for one in value]
+    return [check_count("step_list", number) for number in value]
 
 
 def check_callable(name: str, value: Any) -> Callable[..., Any] | None:
@@ -285,7 +285,7 @@ def check_callable(name: str, value: Any) -> Callable[..., Any] | None:
 
 @dataclass
 class Metadata:
-    """What the user adds to the windows that are closed from then on."""
+    """Facts that the user adds to the windows that are closed from then on."""
 
     values: dict[str, Any] = field(default_factory=dict)
 

@@ -1,4 +1,21 @@
-"""`Profiler`: what a user holds. MindSpore's names, and torch's words beside them."""
+"""`Profiler`: record windows of a training from a hand-written loop, and explain them.
+
+Problem. MindSpore's interface to its profiler changes from version to version, and many users know torch's; each has
+options without effect on some device, and raw files that only its own tools read, after an analysis that takes time and
+may fail. An exception in the middle of a training costs more than a profile is worth.
+
+Strategy. This class has MindSpore's arguments and names, and torch's methods beside them (`schedule`, `step`,
+`key_averages`, `export_chrome_trace`, `on_trace_ready`). It only translates: each call becomes a request to its
+`Recorder`, which looks the answer up in the transition table of `control`. The recorder opens a window through the
+backend of the device (`backends`), closes it, and copies its raw files into the trace event file (`archive`). No raw
+file is parsed while a training runs; `analyse` reads the event file when a user asks.
+
+Rejected: MindSpore's public profiler on every device. It analyses each window itself when the window ends, while the
+training waits. The CPU has a raw profiler of operators, which is used instead where MindSpore was built with it.
+
+`StopAtStep` and `StopAtEpoch` in `callbacks` are the same for `model.train`: they hold a `Profiler` that does not start
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +23,11 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instrument import framework
-from instrument.profiler import window
-from instrument.profiler.control import Request, State
+from instrument.profiler.control import ProfilerState, Request
 from instrument.profiler.options import (
     AicoreMetrics,
     ExportType,
@@ -25,6 +40,11 @@ from instrument.profiler.options import (
 )
 from instrument.profiler.recorder import Recorder
 from instrument.profiler.schedule import ProfilerAction, Schedule, action_of
+from instrument.profiler.window import WindowRange
+
+if TYPE_CHECKING:
+    from instrument.analyse.operators import KeyAverages
+    from instrument.analyse.profile import Profile
 
 log = logging.getLogger("instrument")
 
@@ -84,7 +104,7 @@ class Profiler:
         profile_memory: bool = False,
         data_process: bool | None = None,
         schedule: Callable[[int], Any] | None = None,
-        on_trace_ready: Callable[[Any], object] | None = None,
+        on_trace_ready: Callable[[Profiler], object] | None = None,
         profiler_level: Any = ProfilerLevel.Level0,
         aic_metrics: Any = AicoreMetrics.AiCoreNone,
         with_stack: bool = False,
@@ -148,10 +168,10 @@ class Profiler:
             RuntimeError: another profiler has a window open.
         """
         if self._schedule is None:
-            self.recorder.request = window.Request()
+            self.recorder.request = WindowRange()
             self._ask(Request.START)
             return
-        is_begun = self.recorder.is_scheduled and self.recorder.state not in (State.IDLE, State.DONE)
+        is_begun = self.recorder.is_scheduled and self.recorder.state not in (ProfilerState.IDLE, ProfilerState.DONE)
         self._ask(Request.BEGIN)
         if not is_begun:
             self.recorder.begin_schedule(getattr(self._schedule, "repeat", 0))
@@ -170,7 +190,7 @@ class Profiler:
         self._ask(Request.STOP, cut)
 
     def step(self) -> None:
-        """A step of a hand-written loop is over; the next one begins."""
+        """Mark the end of a step of a hand-written loop and the begin of the next."""
         opened = self.recorder.window
         if opened is not None:
             opened.marks.settle()
@@ -186,7 +206,7 @@ class Profiler:
         assert self._schedule is not None
         action = action_of(self._schedule(self.step_num))
         if isinstance(self._schedule, Schedule):
-            self.recorder.request = window.Request(self._schedule.window(self.step_num) or self._schedule.first_window)
+            self.recorder.request = WindowRange(self._schedule.window(self.step_num) or self._schedule.first_window)
         self._ask(_STEP_REQUESTS[action])
 
     def _ask(self, request: Request, reason: str = "") -> None:
@@ -197,7 +217,7 @@ class Profiler:
             self._step_start_ns = opened.start_monotonic_ns
 
     def __enter__(self) -> Profiler:
-        if self.recorder.state in (State.IDLE, State.DONE):
+        if self.recorder.state in (ProfilerState.IDLE, ProfilerState.DONE):
             self.start()
         return self
 
@@ -214,11 +234,11 @@ class Profiler:
         self._ask(Request.EXIT, describe(kind, error))
 
     def add_metadata(self, key: str, value: str) -> None:
-        """A fact of yours about the windows that are closed from now on."""
+        """Add a fact of yours to the windows that are closed from now on."""
         self.recorder.metadata.add(key, value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """The same with a value in JSON. Raises `ValueError` for what is none."""
+        """Add a fact whose value is JSON. Raises `ValueError` if it is not."""
         self.recorder.metadata.add_json(key, value)
 
     # ------------------------------------------------------------------ results
@@ -229,8 +249,8 @@ class Profiler:
         pretty: bool = False,
         step_list: Sequence[int] | None = None,
         mode: str = "sync",
-    ) -> Any:
-        """Close the window if one is open, and explain the latest one: a `Profile`, saved beside the trace.
+    ) -> Profile:
+        """Close the window if it is open, explain the latest window, and save the profile beside the trace.
 
         Where a window was asked for and not reached the profile is empty, says so, and is not saved. One that cannot be
         saved, as on a full disk, is logged.
@@ -260,7 +280,7 @@ class Profiler:
         pretty: bool = False,
         step_list: Sequence[int] | None = None,
         data_simplification: bool = True,
-    ) -> Any:
+    ) -> Profile:
         """Explain the last window at `path`: a trace event file, a run, or a directory of raw files.
 
         `data_simplification` has no effect: nothing of the trace is deleted.
@@ -271,10 +291,10 @@ class Profiler:
 
     def op_analyse(self, op_name: str | Sequence[str], device_id: int | None = None) -> str:
         """Count, total and mean time of operators by type and input shapes, as MindSpore's JSON."""
-        return str(self._profile().op_analyse(op_name, device_id))
+        return self._profile().op_analyse(op_name, device_id)
 
-    def key_averages(self) -> Any:
-        """Operators by name; its `table(sort_by, row_limit)` is a text."""
+    def key_averages(self) -> KeyAverages:
+        """Return operators by name; its `table(sort_by, row_limit)` is a text."""
         return self._profile().key_averages()
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
@@ -283,13 +303,15 @@ class Profiler:
 
     @property
     def _is_missed(self) -> bool:
-        """Nothing was recorded, and why is known."""
-        return self.recorder.state is State.IDLE and bool(self.recorder.missed)
+        """True if nothing was recorded, for a reason that is known."""
+        return self.recorder.state is ProfilerState.IDLE and bool(self.recorder.missed)
 
-    def _profile(self) -> Any:
+    def _profile(self) -> Profile:
         if self._is_missed:
             where = (self.recorder.output_path, framework.device_target().lower(), self.recorder.missed)
-            return import_module("instrument.analyse.profile").nothing(*where)
+            from instrument.analyse.profile import nothing
+
+            return nothing(*where)
         self._ask(Request.ANALYSE)
         if self.recorder.latest is None:
             raise RuntimeError(
@@ -300,17 +322,19 @@ class Profiler:
 
 
 def describe(kind: type[BaseException], error: BaseException | None) -> str:
-    """An exception as the reason why a window is cut short."""
+    """Return an exception as the reason why a window is cut short."""
     return f"{kind.__name__}: {error}"[:200] if error is not None and str(error) else kind.__name__
 
 
-def _explain(path: str, number: int) -> Any:
-    """The one place where the writing half calls the reading half, late, when the training's work is done."""
-    return import_module("instrument.analyse.profile").profile(path, window=number)
+def _explain(path: str, number: int) -> Profile:
+    """Open a profile. Of the writing half, only this module calls the reading half: late, and when a user asks."""
+    from instrument.analyse.profile import profile
+
+    return profile(path, window=number)
 
 
-def _saved(profile: Any, directory: str, pretty: bool) -> Any:
-    """The profile, saved; where that fails, as on a full disk, it is there all the same."""
+def _saved(profile: Profile, directory: str, pretty: bool) -> Profile:
+    """Save a profile and return it; an error, such as that of a full disk, is logged."""
     try:
         profile.save(directory, pretty=pretty)
     except OSError as error:
@@ -318,7 +342,7 @@ def _saved(profile: Any, directory: str, pretty: bool) -> Any:
     return profile
 
 
-def _steps_of(profile: Any, steps: Sequence[int] | None) -> Any:
+def _steps_of(profile: Profile, steps: Sequence[int] | None) -> Profile:
     if steps is None:
         return profile
     numbers = sorted(check_steps(steps))

@@ -1,4 +1,4 @@
-"""The machinery of a `Profiler` and of the callbacks: carry out what the table of `control` says.
+"""Carry out the actions of the transition table in `control`, for a `Profiler` and the callbacks.
 
 The device's profiler exists once in a process, so of all recorders one has a window open at a time. Nothing that goes
 wrong with the device, the disk or the user's `on_trace_ready` stops a training, whatever the exception: it is logged,
@@ -27,10 +27,10 @@ from instrument.errors import InstrumentError
 from instrument.profiler import backends, control
 from instrument.profiler.archive import archive_files
 from instrument.profiler.backends.base import Backend
-from instrument.profiler.control import Action, State
+from instrument.profiler.control import Action, ProfilerState
 from instrument.profiler.options import Metadata, Options
 from instrument.profiler.signals import TerminationGuard
-from instrument.profiler.window import Request, Window
+from instrument.profiler.window import ProfilerWindow, WindowRange
 from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 
@@ -41,14 +41,14 @@ class Owner(Protocol):
     """The object that the user holds."""
 
     def deliver(self) -> None:
-        """Called whenever a window was closed."""
+        """Hand the results to the user; called whenever a window was closed."""
 
 
 #: A window of more steps is warned of: what it records stays in memory until it is closed.
 MANY_STEPS = 1000
 
 _lock = threading.RLock()
-#: Who has a window open, and all who would have to be told of the end of the interpreter.
+#: The recorder that has a window open, and all that have something to do at the end of the interpreter.
 _recording: Recorder | None = None
 _begun: set[Recorder] = set()
 
@@ -59,13 +59,13 @@ class Recorder:
     def __init__(self, output_path: str, options: Options, owner: Owner | None = None) -> None:
         self.output_path = output_path
         self.metadata = Metadata()
-        self.state = State.IDLE
+        self.state = ProfilerState.IDLE
         #: How many windows were opened and closed; each has the number of those before it.
         self.windows = 0
         #: The latest window: the event file and its number there, or a raw directory and -1.
         self.latest: tuple[str, int] | None = None
         #: What the next window is for.
-        self.request = Request()
+        self.request = WindowRange()
         self.is_scheduled = False
         #: Why there is no window where one was asked for.
         self.missed = ""
@@ -74,7 +74,7 @@ class Recorder:
         self._options = options
         self._owner = weakref.ref(owner) if owner is not None else None
         self._backend: Backend | None = None
-        self._window: Window | None = None
+        self._window: ProfilerWindow | None = None
         self._sink: Sink | None = None
         self._said: set[str] = set()
         self._is_busy = False
@@ -87,7 +87,7 @@ class Recorder:
         return {**self.__dict__, "_owner": None}  # a copy belongs to another profiler
 
     def adopt(self, owner: Owner) -> None:
-        """Belong to a profiler, unless there is one already."""
+        """Set the owner, unless there is one already."""
         if self._owner is None:
             self._owner = weakref.ref(owner)
 
@@ -113,16 +113,16 @@ class Recorder:
         return self._window is not None
 
     @property
-    def window(self) -> Window | None:
+    def window(self) -> ProfilerWindow | None:
         return self._window
 
     def begin_schedule(self, planned: int) -> None:
-        """Windows are those of a schedule from now on: `planned` of them, or 0 for as many as there are steps for."""
+        """Begin a schedule of `planned` windows, or 0 for as many as there are steps for."""
         self.is_scheduled = True
         self._planned, self._windows_before = planned, self.windows
 
     def _check_length(self) -> None:
-        """A step has ended: close a window that has as many as were allowed; warn of a long one."""
+        """Close a window that has as many steps as were allowed; warn of a long one. Called at the end of a step."""
         if self._window is None:
             return
         steps, most = self._window.marks.steps, self._options.max_steps
@@ -137,7 +137,7 @@ class Recorder:
     # ------------------------------------------------------------------ the table
 
     def ask(self, request: control.Request, reason: str = "") -> None:
-        """Do what the table says; `reason` is what cuts an open window short.
+        """Carry out what the table says; `reason` is what cuts an open window short.
 
         Raises:
             RuntimeError: the request makes no sense now; the message says what to do.
@@ -165,7 +165,7 @@ class Recorder:
             raise error
 
     def _follow(self, row: control.Row, reason: str) -> None:
-        is_delivering = self.state is State.DELIVERING
+        is_delivering = self.state is ProfilerState.DELIVERING
         state, window = row.state, self._window
         is_kept = True
         try:
@@ -183,16 +183,19 @@ class Recorder:
         except Exception as error:  # noqa: BLE001  the profiler's edge to a training, which goes on
             log.error("Profiler: %s: %s. Training goes on; a window may be missing.", type(error).__name__, error)
         finally:
-            if self._window is None and state in (State.RECORDING, State.SAVING):  # it could not be opened
-                state = State.WAITING if self.is_scheduled else State.DONE
+            if self._window is None and state in (
+                ProfilerState.RECORDING,
+                ProfilerState.SAVING,
+            ):  # it could not be opened
+                state = ProfilerState.WAITING if self.is_scheduled else ProfilerState.DONE
             self.state = state if is_delivering else control.settled(state, self.windows)
             self._register()
         if window is not None and window.error is not None and not reason:
             self._users_error = window.error
 
     def _register(self) -> None:
-        """Be told of the end of the interpreter as long as there is something to do then."""
-        if self.state in (State.IDLE, State.DONE):
+        """Register for the end of the interpreter as long as there is something to do then."""
+        if self.state in (ProfilerState.IDLE, ProfilerState.DONE):
             _begun.discard(self)
         else:
             _begun.add(self)
@@ -200,7 +203,7 @@ class Recorder:
     # ------------------------------------------------------------------ actions
 
     def prepare(self) -> Backend | None:
-        """The backend; None, said once, where there is none for this device."""
+        """Make the backend ready and return it; None, logged once, if there is none for this device."""
         try:
             if self._backend is None:
                 self._backend = backends.create(framework.device_target(), self._options)
@@ -210,7 +213,7 @@ class Recorder:
         return self._backend
 
     def expect(self, is_next: bool) -> None:
-        """Whether the next step opens a window."""
+        """Tell the backend whether the next step opens a window."""
         if self.is_recording or (_recording is not None and _recording is not self):
             return
         backend = self.prepare()
@@ -233,7 +236,7 @@ class Recorder:
             self.missed = f"an operator had failed before the window ({self.request}) could open."
             return
         try:
-            self._window = Window(self.output_path, backend, framework.device_number(), self.request)
+            self._window = ProfilerWindow(self.output_path, backend, framework.device_number(), self.request)
         except Exception as error:  # noqa: BLE001  the edge to another's code
             self.missed = f"the window ({self.request}) cannot be opened: {type(error).__name__}: {error}"
             self._say_error(self.missed)
@@ -244,7 +247,7 @@ class Recorder:
         _guard.install()
 
     def _close(self, reason: str) -> bool:
-        """Close the window; whether there is something in it to look at."""
+        """Close the window; return True if there is something in it to look at."""
         global _recording
         window, self._window, latest = self._window, None, self.latest
         assert window is not None
@@ -252,8 +255,8 @@ class Recorder:
         try:
             incomplete = window.close(reason, self.metadata.values)
         except Exception as error:  # noqa: BLE001  the edge to another's code
-            what = f"the window ({window.request}) cannot be stopped: {type(error).__name__}: {error}"
-            self._say_error(f"{what}. What there is of it stays in {window.directory}.")
+            text = f"the window ({window.request}) cannot be stopped: {type(error).__name__}: {error}"
+            self._say_error(f"{text}. What there is of it stays in {window.directory}.")
             self.windows += 1
             return False
         finally:
@@ -272,7 +275,7 @@ class Recorder:
         self._archive(window)
         return True
 
-    def _archive(self, window: Window) -> None:
+    def _archive(self, window: ProfilerWindow) -> None:
         number, rank = self.windows - 1, framework.device_number()
         assert self._backend is not None
         try:
@@ -295,14 +298,14 @@ class Recorder:
         owner = self._owner() if self._owner is not None else None
         if owner is None:
             return
-        self.state = State.DELIVERING
+        self.state = ProfilerState.DELIVERING
         try:
             owner.deliver()
         except Exception:
             log.exception("Profiler: on_trace_ready failed; the trace itself is safe in %s.", self.output_path)
 
     def _report(self) -> None:
-        """Say which window of the schedule did not come, where it had to."""
+        """Warn of windows of the schedule that were not reached."""
         there = self.windows - self._windows_before
         if not there:
             self.missed = f"the schedule's first window ({self.request}) was not reached; nothing was recorded."
@@ -360,7 +363,7 @@ def _end_all(reason: str = "the interpreter ended") -> None:
 
 
 def _terminate() -> bool:
-    """SIGTERM came; False where it came in the middle of what a recorder is doing, which does it again at its end."""
+    """Close all windows at SIGTERM; return False if a recorder is busy, which repeats the call when it is done."""
     if any(recorder._is_busy for recorder in _begun):
         return False
     _end_all("SIGTERM, perhaps for Ctrl+C")

@@ -1,4 +1,4 @@
-"""Which steps are recorded: `schedule(wait, warmup, active, repeat, skip_first)`; pure.
+"""The steps that are recorded: `schedule(wait, warmup, active, repeat, skip_first)`; pure.
 
 After `skip_first` steps, cycles of `wait + warmup + active` steps follow each other, `repeat` of them or, with 0,
 without end. Steps are counted from 0, as `Profiler.step` counts them: the first cycle records the steps
@@ -45,7 +45,7 @@ class Schedule:
         return ProfilerAction.WARMUP if step >= first - self.warmup else ProfilerAction.NONE
 
     def window(self, step: int) -> tuple[int, int] | None:
-        """The first and last step recorded in the cycle in which `step` lies; None where it lies in none."""
+        """Return the first and last recorded step of the cycle in which `step` lies; None if it lies in no cycle."""
         step -= self.skip_first
         length = self.wait + self.warmup + self.active
         if step < 0 or (self.repeat and step >= self.repeat * length):
@@ -60,7 +60,7 @@ class Schedule:
 
 
 def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, skip_first: int = 0) -> Schedule:
-    """When to record, for `Profiler(schedule=...)`, by the number of `Profiler.step` calls from 0.
+    """Choose the steps to record, for `Profiler(schedule=...)`, by the number of `Profiler.step` calls from 0.
 
     The cycle `c`, counted from 0, records the `active` steps from `skip_first + c * (wait + warmup + active) + wait +
     warmup` on, which make one window.
@@ -80,7 +80,7 @@ def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, sk
 
 
 def check_count(name: str, value: Any, least: int = 0) -> int:
-    """A Python or NumPy integer; raises `TypeError` for another type (bool is none), `ValueError` for one too small."""
+    """Return a Python or NumPy integer; raise `TypeError` for another type or a bool, `ValueError` if too small."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -93,8 +93,8 @@ def check_count(name: str, value: Any, least: int = 0) -> int:
     return number
 
 
-def action_of(given: Any) -> ProfilerAction:
-    """The action that a schedule of MindSpore's or torch's, or a function of the user's, answered."""
+def action_of(given: object) -> ProfilerAction:
+    """Return the action for what a schedule of MindSpore or torch, or a function of the user, returned."""
     name = getattr(given, "name", None)
     if not isinstance(name, str) or name not in ProfilerAction.__members__:
         raise TypeError(f"The schedule answered {given!r}; expected one of {list(ProfilerAction.__members__)}.")

@@ -1,6 +1,6 @@
-"""One window: a directory for its raw files, the marks beside them, and what was asked for and what ran.
+"""One window: a directory for its raw files, the marks of the host beside them, and a description of what ran.
 
-A window that is opened is closed, whatever ends it; a window that did not see all of what was asked for says why.
+A window that is opened is closed, whatever ends it. A window that lacks some of the requested steps says why.
 """
 
 from __future__ import annotations
@@ -15,35 +15,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from instrument import framework, marks
 from instrument._version import __version__
-from instrument.profiler import spans
 from instrument.profiler.archive import OWN_PREFIX
 from instrument.profiler.backends.base import Backend
+
+#: A mark of the host, 40 bytes. Times are nanoseconds since the epoch; the duration is -1 if the mark had not ended;
+#: `number` is that of a step or epoch, else -1; `name` is the index in the list of names beside the marks; `kind` is 0
+#: for a user's span, 1 for a step, 2 for an epoch, 3 for a callback of instrument.
+MARK = np.dtype(
+    [
+        ("start_ns", "<i8"), ("duration_ns", "<i8"), ("thread", "<i8"), ("number", "<i8"), ("name", "<u4"),
+        ("kind", "u1"), ("reserved", "u1", (3,)),
+    ]
+)  # fmt: skip
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a window is for: `steps` or `epochs`, the first and the last one; both None where nobody said."""
+class WindowRange:
+    """The first and the last of the `steps` or `epochs` that a window is for; without both it is open until `stop`."""
 
     steps: tuple[int, int] | None = None
     epochs: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        what, asked = ("epochs", self.epochs) if self.epochs else ("steps", self.steps)
-        return f"{what} {asked[0]} to {asked[1]}" if asked else "until stop()"
+        unit, ends = ("epochs", self.epochs) if self.epochs else ("steps", self.steps)
+        return f"{unit} {ends[0]} to {ends[1]}" if ends else "until stop()"
 
 
-class Window:
-    """Opened at construction, when the operators that were called before have run.
+class ProfilerWindow:
+    """A window that is open from its construction on, which waits for the operators that were called before.
 
     Raises:
         Exception: whatever the backend raises; nothing is left behind then.
     """
 
-    def __init__(self, output_path: str, backend: Backend, rank: int, request: Request) -> None:
+    def __init__(self, output_path: str, backend: Backend, rank: int, request: WindowRange) -> None:
         self.request = request
         self.directory = _make_directory(output_path, rank)
         self._backend = backend
@@ -64,9 +76,9 @@ class Window:
         self.start_ns = self.marks.wall_ns(self.start_monotonic_ns)
 
     def close(self, reason: str, metadata: Mapping[str, Any]) -> str:
-        """End it and write what the window was; `reason` says what cut it short, empty where nothing did.
+        """Close the window and write its description; `reason` says what cut it short, empty if nothing did.
 
-        Returns why the window is not complete; empty where it is.
+        Return why the window is not complete; empty if it is.
         """
         try:
             framework.wait_for_operators()
@@ -94,7 +106,7 @@ class Window:
         return f"{ran} of {asked[0]} to {asked[1]}" + (f": {reason}" if reason else "")
 
     def _write_own(self, stop_ns: int, reason: str, metadata: Mapping[str, Any]) -> None:
-        records, names = spans.records(self.marks)
+        records, names = mark_records(self.marks)
         self.dropped = self.marks.dropped
         described = {
             "rank": self._rank,
@@ -133,8 +145,33 @@ class Window:
         shutil.rmtree(self.directory)
 
 
+def mark_records(window: marks.Window) -> tuple[NDArray[np.void], list[str]]:
+    """Return the marks of a window that is closed, dtype `MARK` by start, and the names that they use."""
+    numbers: dict[str, int] = {}
+    rows = [(*row[:4], numbers.setdefault(row.name, len(numbers)), row.kind, (0, 0, 0)) for row in window.rows()]
+    parts = [np.array(rows, MARK)]
+    parts += [
+        _span_records(thread, np.array(ended, np.int64).reshape(-1, 3), numbers) for thread, ended in window.lanes()
+    ]
+    records = np.concatenate(parts)
+    records["start_ns"] += window.offset_ns
+    return records[np.argsort(records["start_ns"], kind="stable")], list(numbers)
+
+
+def _span_records(thread: int, ended: NDArray[np.int64], numbers: dict[str, int]) -> NDArray[np.void]:
+    start_ns, duration_ns, codes = ended.T
+    used, places = np.unique(codes, return_inverse=True)
+    names = [numbers.setdefault(marks.name_of(code), len(numbers)) for code in used.tolist()]
+    records = np.zeros(len(ended), MARK)
+    records["start_ns"], records["duration_ns"] = start_ns, duration_ns
+    records["thread"], records["number"] = thread, -1
+    records["name"] = np.array(names, np.uint32)[places] if len(used) else 0
+    records["kind"] = codes >> marks.KIND_SHIFT
+    return records
+
+
 def _make_directory(output_path: str, rank: int) -> str:
-    """A new directory for raw files, with a name of its own even where earlier ones are gone."""
+    """Make a new directory for raw files, whose name no earlier window of this process had."""
     os.makedirs(output_path, exist_ok=True)
     stamp = time.strftime("%Y%m%d_%H%M%S")
     while True:

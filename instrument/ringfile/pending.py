@@ -68,6 +68,13 @@ def look(directory: str, rings: Iterable[str]) -> None:
         _pending.pop(directory, None)
 
 
+def look_beside(path: str) -> None:
+    """Learn what the rings in the directory of an event file hold; nothing if it cannot be listed."""
+    directory = os.path.dirname(path) or os.curdir
+    with suppress(OSError), os.scandir(directory) as entries:
+        look(directory, [entry.path for entry in entries if is_ring_file(entry.name)])
+
+
 def damage(directory: str) -> list[Damage]:
     """Return what of the rings of a directory, which `look` was called for, cannot be used."""
     return [damaged for pending in _pending.get(directory, {}).values() for damaged in pending.damage]

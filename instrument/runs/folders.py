@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from instrument.eventfile import names
@@ -45,12 +44,6 @@ def event_files_if_any(directory: str) -> list[str]:
         return event_files(directory)
     except FileNotFoundError:
         return []
-
-
-def look_for_rings(path: str) -> None:
-    """Have an event file read with what rings without living processes beside it still hold."""
-    with suppress(OSError):
-        event_files(os.path.dirname(path) or os.curdir)
 
 
 def _event_files(directory: str, entries: Iterable[os.DirEntry[str]]) -> list[str]:

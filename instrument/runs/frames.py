@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from instrument.errors import NoSuchRun
 from instrument.runs.hints import nearest
-from instrument.runs.points import import_pandas, quoted
+from instrument.runs.points import import_pandas
+from instrument.wording import quoted
 
 if TYPE_CHECKING:
     from instrument.runs.run import Run

@@ -26,6 +26,7 @@ from instrument.runs.numbers import NumberPoints
 from instrument.runs.presented import html_of
 from instrument.runs.starts import Origin, Writer, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
+from instrument.wording import quoted
 
 V = TypeVar("V")
 P = TypeVar("P", bound="Points")
@@ -411,9 +412,3 @@ def called(writer: Writer) -> str:
 def named(writers: Sequence[Writer]) -> str:
     """Writers for a message, the first few of them."""
     return ", ".join(map(called, writers[:_SHOWN_AT_EACH_END])) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
-
-
-def quoted(text: str) -> str:
-    """A tag or path for a message: control characters escaped, a long one shortened in the middle."""
-    shown = repr(text)
-    return shown if len(shown) <= 60 else f"{shown[:28]}...{shown[-28:]}"

@@ -12,24 +12,27 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from instrument import paths
 from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.eventfile import names
+from instrument.eventfile import file_kinds, names
 from instrument.eventfile.reader import Damage
 from instrument.ringfile import pending
-from instrument.runs import file_kinds, folders, frames, lineage, tail
+from instrument.runs import folders, frames, lineage, tail
 from instrument.runs.contents import Contents
-from instrument.runs.hints import absent, listed, nearest, no_event_file, ranges
+from instrument.runs.hints import nearest, no_event_file
 from instrument.runs.ordering import natural
-from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named, quoted
+from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named
 from instrument.runs.presented import RunLineage, html_of
 from instrument.runs.run_list import Runs as Runs
 from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
 from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
+from instrument.wording import quoted, quoted_list, ranges
+
+if TYPE_CHECKING:
+    from instrument.analyse.profile import Profile
 
 P = TypeVar("P", bound=Points)
 
@@ -171,8 +174,8 @@ class Run:
     def _told(self) -> RunLineage:
         return lineage.put_together(self._contents)
 
-    def profile(self, window: int = -1, device: int | None = None) -> Any:
-        """Where the time of the training went, in one window: an `instrument.analyse.profile.Profile`.
+    def profile(self, window: int = -1, device: int | None = None) -> Profile:
+        """Explain where the time of the training went, in one window.
 
         Args:
             window: which one of several, by its number; negative ones count from the end.
@@ -182,8 +185,9 @@ class Run:
             NoSuchRun: there is no profile in this run.
             InstrumentError: there is no such window or device, or nothing of it can be read.
         """
-        # By name, as what explains a profile stands above what reads it.
-        return import_module("instrument.analyse.profile").profile(self.path, window, device)
+        from instrument.analyse.profile import profile  # only a run with a profile needs it
+
+        return profile(self.path, window, device)
 
     def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
         """Return the points of many series as one `pandas.DataFrame`, a row a point, ordered by tag and step.
@@ -234,7 +238,7 @@ class Run:
         if self.path not in (*self.files, *self.traces):
             self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
         else:
-            folders.look_for_rings(self.path)
+            pending.look_beside(self.path)
         for cached in ("_told", "landscapes"):
             self.__dict__.pop(cached, None)
         self._read.read(self.files)
@@ -296,7 +300,7 @@ class Run:
 
     def __repr__(self) -> str:
         rows = [f"Run {self.name!r}: {len(self.files)} event file{'s' * (len(self.files) != 1)} in {self.path!r}"]
-        rows += [f"  {kind:<10}{len(tags):>5}  {listed(tags)}" for kind, tags in self.tags().items()]
+        rows += [f"  {kind:<10}{len(tags):>5}  {quoted_list(tags)}" for kind, tags in self.tags().items()]
         if self.traces:
             rows.append(f"  {'profile':<10}{len(self.traces):>5}  see .profile()")
         writers = sorted({file.name.writer for file in self._contents.files})
@@ -327,7 +331,7 @@ def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:
     if follow and (os.path.isdir(path) or not os.path.exists(path)):
         return Run(path, *_sorted_out(folders.event_files_if_any(path)), follow=True)
     if not os.path.exists(path):
-        raise NoSuchRun(f"{path} {absent(path)}; an event file or the directory of one is expected")
+        raise NoSuchRun(f"{path} {paths.absent(path)}; an event file or the directory of one is expected")
     if not os.path.isdir(path):
         return _read_file(path, follow)
     found = folders.event_files(path)
@@ -373,7 +377,7 @@ def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _read_file(path: str, follow: bool) -> Run:
-    folders.look_for_rings(path)
+    pending.look_beside(path)
     files, traces = _sorted_out([path])
     if files and names.recognise(os.path.basename(path)) is None:
         kind = file_kinds.described(path)
@@ -396,7 +400,7 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
     """
     root = _local(root)
     if not os.path.isdir(root):
-        kind = "is a file" if os.path.exists(root) else absent(root)
+        kind = "is a file" if os.path.exists(root) else paths.absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
     found = folders.find(root)
     return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes, root)

@@ -8,16 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from instrument.codec import event, lineage
 from instrument.errors import CorruptMessage, InstrumentError, NoSuchRun
-from instrument.eventfile import frame, names
+from instrument.eventfile import file_kinds, frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import BlockReader, Damage, note
 from instrument.eventfile.reader import payloads
+from instrument.paths import absent
 from instrument.ringfile import pending
 from instrument.ringfile.pending import Pending
-from instrument.runs import file_kinds, folders
+from instrument.runs import folders
 from instrument.runs.columns import StoredColumn
 from instrument.runs.event_file import EventFile
-from instrument.runs.hints import absent, no_event_file
+from instrument.runs.hints import no_event_file
 from instrument.values import Lineage
 
 
@@ -60,7 +61,7 @@ def files_at(path: str) -> tuple[list[str], list[str]]:
     if not os.path.isdir(path):
         if not os.path.isfile(path):
             raise NoSuchRun(f"{path} is {file_kinds.described(path)}; an event file or a directory is expected")
-        folders.look_for_rings(path)
+        pending.look_beside(path)
         return [path], []
     found = folders.find(path)
     files = [file for inside in found.folders.values() for file in inside]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from instrument.analyse import pipeline
 from instrument.analyse.profile import Profile
 from instrument.analyse.table import Table
 from instrument.trace.events import (
@@ -87,6 +88,16 @@ def training(count: int = 3, interval: int = 10, forward: int = 20, backward: in
 def column(values: Iterable[Any]) -> list[Any]:
     """Python values, None for what is masked."""
     return np.ma.asarray(values).tolist()  # type: ignore[no-any-return]
+
+
+def data_verdict(one: Capture) -> pipeline.Verdict:
+    """Whether the training waits for data."""
+    return profile_of(one).waiting
+
+
+def stages(one: Capture) -> Table:
+    """The stages of the data pipeline."""
+    return profile_of(one).pipeline
 
 
 def profile_of(*captures: Capture, path: str = "here") -> Profile:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from instrument.analyse import timeline
+from instrument.analyse import chrome_trace
 from instrument.trace.events import SPAN, Capture
 
 #: Phase -> the members that an event of it has.
@@ -74,7 +74,7 @@ def check_names(events: list[Any]) -> None:
 
 
 def written(tmp_path: Path, *several: Capture, name: str = "trace.json") -> Any:
-    timeline.write(several, tmp_path / name)
+    chrome_trace.write(several, tmp_path / name)
     return loaded(tmp_path / name)
 
 

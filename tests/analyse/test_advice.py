@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.analyse import advice, pipeline
+from instrument.analyse import advice
 from instrument.analyse.profile import profile
 from instrument.trace.events import AI_CPU, BATCH, COMMUNICATION, MISSING, SPAN, SPAN_CALLBACK, Capture, PipelineStage
+from tests.analyse import build
 from tests.analyse.build import T0, capture, executions, operator, profile_of, steps, training
 from tests.analyse.test_pipeline import batches, chain, device, waiting
 
@@ -164,7 +165,7 @@ def test_a_pipeline_that_is_hardly_ahead_is_named() -> None:
 
 def test_a_wait_just_below_the_limit_is_named() -> None:
     """Four percent are not input-bound, and no reason to look away."""
-    verdict = pipeline.verdict(device(**waiting(4)))
+    verdict = build.data_verdict(device(**waiting(4)))
     assert verdict.near_miss == "That is just below the 5 % from which a training is called input-bound."
     assert str(verdict).endswith(verdict.near_miss)
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.analyse import idle, pipeline, steps
+from instrument.analyse import idle, steps
+from instrument.analyse.executions import count_executions
 from instrument.analyse.intervals import far
 from instrument.analyse.profile import profile
-from instrument.analyse.sums import counted
 from instrument.trace import marks
 from instrument.trace.events import BATCH, MISSING, SPAN, SPAN_STEP, STEP, Capture
+from tests.analyse import build
 from tests.analyse.build import T0, capture, column, executions, marked, operator
 from tests.trace.encoders import decimal, table
 
@@ -29,7 +30,7 @@ def ran(*moved: tuple[int, int]) -> Capture:
 
 
 def steps_of(given: Capture) -> Any:
-    return steps.per_step(given, counted(given))
+    return steps.per_step(given, count_executions(given))
 
 
 @pytest.mark.parametrize("by", [3 * HOUR, -3 * HOUR, 925 * DAY, -925 * DAY])
@@ -37,7 +38,7 @@ def test_one_start_far_away_does_not_make_a_step_of_days(by: int) -> None:
     """The window is that of the others; the execution itself counts, and is told."""
     given = ran((4, by))
     assert column(steps_of(given)["total_ns"]) == [950_000]
-    found = counted(given)
+    found = count_executions(given)
     assert int(found.executions["duration_ns"].sum()) == 500_000
     assert [(one.what, one.amount) for one in found.problems()] == [
         ("executions that begin or end far away from all others, left out of the window and of idle times", 1)
@@ -49,7 +50,7 @@ def test_a_pause_is_no_damage() -> None:
     """A window that is interrupted for a while is as long as it is."""
     given = ran(*((place, 20 * 10**9) for place in range(5, 10)))
     assert column(steps_of(given)["total_ns"]) == [20 * 10**9 + 950_000]
-    assert counted(given).problems() == []
+    assert count_executions(given).problems() == []
 
 
 def test_a_digit_of_a_table(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_a_batch_far_away_does_not_hide_a_wait() -> None:
     rows["time_ns"] = T0 + np.arange(20) * 10**7
     rows["pipeline_ns"] = rows["total_ns"] = 10**7
     rows["queue_size"], rows["queue_capacity"] = 0, 16
-    whole = pipeline.verdict(capture(batches=rows.copy())).wait_percent
+    whole = build.data_verdict(capture(batches=rows.copy())).wait_percent
     rows["time_ns"][7] += 925 * DAY
-    damaged = pipeline.verdict(capture(batches=rows)).wait_percent
+    damaged = build.data_verdict(capture(batches=rows)).wait_percent
     assert (whole, damaged) == (pytest.approx(100), pytest.approx(95))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from instrument.analyse import idle
+from instrument.analyse.executions import count_executions
 from instrument.analyse.intervals import Union
-from instrument.analyse.sums import counted
 from instrument.analyse.table import Table
 from instrument.trace.events import AI_CORE, CPU, Capture
 from tests.analyse.build import T0, capture, executions, operator
@@ -15,7 +15,7 @@ NAMES = (operator("a"), operator("b"), operator("c"), operator("host", CPU))
 
 
 def gaps(given: Capture) -> Table:
-    return idle.gaps(given, counted(given))
+    return idle.gaps(given, count_executions(given))
 
 
 def test_gaps_stand_between_their_neighbours() -> None:
@@ -42,7 +42,7 @@ def test_busy_and_idle_add_up() -> None:
     """Of each stream, of all streams of the device together, and of a thread of the host with a stream's number."""
     rows = executions((T0, 10, 0, 1), (T0 + 30, 10, 1, 1), (T0 + 5, 15, 2, 2), (T0, 7, 3, 1))
     given = capture(NAMES, rows)
-    table = idle.by_stream(given, counted(given))
+    table = idle.by_stream(given, count_executions(given))
     assert [row[:6] for row in table.rows()] == [
         ("device", 1, 2, 40, 20, 20),
         ("device", 2, 1, 15, 15, 0),
@@ -67,7 +67,7 @@ def test_nothing_and_one() -> None:
     found = gaps(capture(NAMES, executions((T0, 10, 0, 1))))
     assert (len(found), found.notes) == (0, ())
     still = capture(NAMES, executions((T0, 0, 0, 1)))
-    assert list(idle.by_stream(still, counted(still)).rows()) == [("device", 1, 1, 0, 0, 0, 0.0)]
+    assert list(idle.by_stream(still, count_executions(still)).rows()) == [("device", 1, 1, 0, 0, 0, 0.0)]
     assert {one.side for one in NAMES} == {AI_CORE, CPU}
 
 

@@ -18,7 +18,7 @@ def test_peaks_name_their_step() -> None:
     assert column(table["step"]) == [1, 2, 2, None]
     assert column(table["allocated_bytes"]) == [100, 300, 300, 50]
     assert column(table["active_bytes"]) == [None] * 4
-    assert list(memory.peaks(given).rows()) == [
+    assert list(memory.peaks(memory.over_time(given)).rows()) == [
         ("allocated", 300, 2, T0 + 15, 100, 50),
         ("reserved", 3000, 2, T0 + 15, 1000, 500),
     ]
@@ -27,10 +27,11 @@ def test_peaks_name_their_step() -> None:
 def test_a_peak_outside_of_steps_has_none() -> None:
     """And without any steps as well."""
     given = capture(memory=samples((T0 + 5, 100)))
-    assert next(memory.peaks(given).rows()) == ("allocated", 100, None, T0 + 5, 100, 100)
+    assert next(memory.peaks(memory.over_time(given)).rows()) == ("allocated", 100, None, T0 + 5, 100, 100)
 
 
 def test_without_samples_it_is_not_available() -> None:
     """With the reason."""
     assert len(memory.over_time(capture())) == 0
-    assert memory.peaks(capture()).notes == ("n/a: the trace has no samples of memory (profile_memory).",)
+    notes = memory.peaks(memory.over_time(capture())).notes
+    assert notes == ("n/a: the trace has no samples of memory (profile_memory).",)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from instrument.analyse import operators
+from instrument.analyse.executions import count_executions
 from instrument.analyse.profile import profile
-from instrument.analyse.sums import counted
 from instrument.analyse.table import Table
 from instrument.errors import InstrumentError
 from instrument.trace.events import AI_CORE, AI_CPU, CPU, MISSING, TOTAL, Capture, Operator
@@ -40,7 +40,7 @@ def given() -> Capture:
 
 
 def by_name(made: Capture) -> Table:
-    return operators.by_name(made, counted(made))
+    return operators.by_name(made, count_executions(made))
 
 
 def test_by_name() -> None:
@@ -69,7 +69,7 @@ def test_per_step_is_by_the_steps_that_the_trace_of_that_side_covers() -> None:
 def test_by_type_and_by_side() -> None:
     """With how many different operators each has."""
     made = given()
-    kinds, sides = (of(made, counted(made)) for of in (operators.by_type, operators.by_side))
+    kinds, sides = (of(made, count_executions(made)) for of in (operators.by_type, operators.by_side))
     assert [row[:5] for row in kinds.rows()] == [("Conv2D", AI_CORE, 2, 5, 145), ("GetNext", AI_CPU, 1, 1, 40)]
     assert [row[:4] for row in sides.rows()] == [(AI_CORE, 2, 5, 145), (AI_CPU, 1, 1, 40)]
     assert kinds["share_percent"].sum() == pytest.approx(100)
@@ -83,14 +83,14 @@ def test_any_name_is_one_row(name: str) -> None:
     assert (table["count"].tolist(), table["total_ns"].tolist()) == ([2], [15])
     rows = list(csv.reader(io.StringIO(table.to_csv(), newline="")))
     assert len(rows[1]) == len(rows[0])
-    assert operators.by_type(made, counted(made))["total_ns"].tolist() == [15]
+    assert operators.by_type(made, count_executions(made))["total_ns"].tolist() == [15]
 
 
 def test_sums_of_the_source_stand_in_for_executions() -> None:
     """Where there are none, and it is said; least and most are n/a unless the source tells."""
     totals = np.array([(0, 4, 1_000, MISSING, MISSING), (1, 2, 500, 100, 400)], TOTAL)
     made = capture((operator("", CPU, "Conv2D"), operator("", CPU, "Add")), totals=totals)
-    table = operators.by_type(made, counted(made))
+    table = operators.by_type(made, count_executions(made))
     assert [row[:4] for row in table.rows()] == [("Conv2D", CPU, 1, 4), ("Add", CPU, 1, 2)]
     assert table["mean_ns"].tolist() == [250.0, 250.0]
     assert (column(table["min_ns"]), column(table["max_ns"])) == ([None, 100], [None, 400])
@@ -101,7 +101,7 @@ def test_nothing_has_no_rows() -> None:
     """And divides nothing by zero."""
     made = capture()
     for of in (operators.by_name, operators.by_type, operators.by_side):
-        assert len(of(made, counted(made))) == 0
+        assert len(of(made, count_executions(made))) == 0
     still = capture((operator("a", CPU),), executions((T0, 0, 0)))
     assert by_name(still)["share_percent"].tolist() == [0.0]
 
@@ -112,7 +112,7 @@ def test_nothing_has_no_rows() -> None:
 def test_op_analyse_has_the_right_shapes() -> None:
     """By type, side and shapes of inputs, times in microseconds."""
     made = given()
-    found = json.loads(operators.op_analyse(made, counted(made), "Conv2D"))
+    found = json.loads(operators.op_analyse(made, count_executions(made), "Conv2D"))
     assert found == {
         "Conv2D": [
             fact("[1, 3];[2]", 2, 0.07, 0.035),
@@ -134,7 +134,7 @@ def test_op_analyse_takes_several_names() -> None:
     """Of types, names and full names."""
     made = training(4)
     asked = ["MatMul", "MatMul-op1", "Default/optimizer-Momentum/ApplyMomentum-op0"]
-    found = json.loads(operators.op_analyse(made, counted(made), asked))
+    found = json.loads(operators.op_analyse(made, count_executions(made), asked))
     assert [sum(one["op_occurrences"] for one in found[name]) for name in asked] == [8, 4, 4]
     assert {one["op_side"] for one in found["MatMul"]} == {"cpu"}
     assert [one["input_shape"] for one in found["MatMul"]] == ["[2, 3];[3, 4]", "[4, 2];[2, 3]"]
@@ -144,10 +144,10 @@ def test_op_analyse_says_what_there_is() -> None:
     """An unknown operator is an error with the types; other things are no names."""
     made = training(1)
     with pytest.raises(InstrumentError, match="no operator 'Conv3D' in this profile; types: ApplyMomentum, MatMul"):
-        operators.op_analyse(made, counted(made), "Conv3D")
+        operators.op_analyse(made, count_executions(made), "Conv3D")
     for wrong in (3, [], [""], None):
         with pytest.raises(TypeError, match="expected the name of an operator"):
-            operators.op_analyse(made, counted(made), wrong)  # type: ignore[arg-type]
+            operators.op_analyse(made, count_executions(made), wrong)  # type: ignore[arg-type]
 
 
 def test_key_averages_sorts_and_cuts() -> None:

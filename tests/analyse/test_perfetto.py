@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.analyse import timeline
+from instrument.analyse import chrome_trace
 from instrument.trace.events import BATCH, CPU, MEMORY, MISSING, SPAN, SPAN_STEP, SPAN_USER, Capture
 from instrument.trace.files import from_directory
 from instrument.trace.load import captures
@@ -172,7 +172,7 @@ def rich() -> list[Capture]:
 def test_a_rich_trace_opens(opened: Callable[[Path], Browser], tmp_path: Path) -> None:
     """No import error; each event is there, with its nanoseconds and in its place."""
     path = tmp_path / "trace.json"
-    result = timeline.write(rich(), path)
+    result = chrome_trace.write(rich(), path)
     browser = opened(path)
     assert browser.query(_ERRORS) == []
     slices, counters = browser.query("SELECT (SELECT count() FROM slice), (SELECT count() FROM counter)")[0]
@@ -203,7 +203,7 @@ def test_the_page_would_say_so(opened: Callable[[Path], Browser], tmp_path: Path
 def test_samples_open(opened: Callable[[Path], Browser], tmp_path: Path, name: str) -> None:
     """No import error, and each event is there."""
     path = tmp_path / "trace.json.gz"
-    result = timeline.write(captures(from_directory(SAMPLES / name)), path)
+    result = chrome_trace.write(captures(from_directory(SAMPLES / name)), path)
     browser = opened(path)
     assert browser.query(_ERRORS) == []
     assert browser.query("SELECT (SELECT count() FROM slice) + (SELECT count() FROM counter)") == [[result.events]]

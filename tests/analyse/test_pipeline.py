@@ -11,6 +11,7 @@ import pytest
 from instrument.analyse import pipeline
 from instrument.analyse.pipeline import INPUT_BOUND, NOT_INPUT_BOUND, SOMEWHAT
 from instrument.trace.events import BATCH, FETCH, MISSING, Capture, PipelineStage
+from tests.analyse import build
 from tests.analyse.build import T0, capture, column, executions, marked, operator, steps, training
 
 MS = 10**6
@@ -64,7 +65,7 @@ def test_a_queue_that_is_always_full_costs_nothing() -> None:
     """Fetches take their time, but none found the queue empty: not input-bound, and no stage is blamed."""
     parts = waiting(60)
     parts["fetches"]["queue_size"] = 8
-    found = pipeline.verdict(device(**parts, pipeline=chain([0], [10])))
+    found = build.data_verdict(device(**parts, pipeline=chain([0], [10])))
     assert (found.kind, found.wait_percent, found.stage) == (NOT_INPUT_BOUND, 0.0, None)
     assert str(found) == (
         "not input-bound: the device waited for data 0.0 % of the time, and found its queue empty 0 of 4 times."
@@ -73,7 +74,7 @@ def test_a_queue_that_is_always_full_costs_nothing() -> None:
 
 def test_an_empty_queue_is_measured_by_the_steps() -> None:
     """Steps of 50 ms with a wait of 30 ms: 60 %."""
-    found = pipeline.verdict(device(**waiting(60)))
+    found = build.data_verdict(device(**waiting(60)))
     assert (found.kind, found.wait_percent, found.stage) == (INPUT_BOUND, 60.0, None)
     assert found.reason == "the device waited for data 60.0 % of the time, and found its queue empty 4 of 4 times."
 
@@ -83,7 +84,7 @@ def test_an_empty_queue_is_measured_by_the_steps() -> None:
 )
 def test_limits_of_the_verdict(percent: int, kind: str) -> None:
     """Below 5 % nobody needs to look, from 20 % on it is what a training should care for."""
-    found = pipeline.verdict(device(**waiting(percent)))
+    found = build.data_verdict(device(**waiting(percent)))
     assert (found.kind, found.wait_percent) == (kind, float(percent))
     assert found.is_waiting == (kind != NOT_INPUT_BOUND)
 
@@ -91,29 +92,29 @@ def test_limits_of_the_verdict(percent: int, kind: str) -> None:
 def test_fetches_without_steps() -> None:
     """The time from the first fetch to the end of the last one counts; a single fetch says nothing."""
     rows = fetches((T0, 10, 0), (T0 + 50, 5, 1), (T0 + 90, 10, 0))
-    assert pipeline.verdict(device(fetches=rows)).wait_percent == 20.0
-    assert pipeline.verdict(device(fetches=rows[:1])).kind == "n/a"
+    assert build.data_verdict(device(fetches=rows)).wait_percent == 20.0
+    assert build.data_verdict(device(fetches=rows[:1])).kind == "n/a"
 
 
 def test_fetches_outside_of_the_steps_do_not_count() -> None:
     """What the device waited for before the first step is its start."""
     parts = waiting(10)
     parts["fetches"] = np.concatenate([fetches((T0 - 10**9, 10**9, 0)), parts["fetches"]])
-    assert pipeline.verdict(device(**parts)).wait_percent == 10.0
+    assert build.data_verdict(device(**parts)).wait_percent == 10.0
 
 
 def test_fetches_that_do_not_say_what_the_queue_held() -> None:
     """Their time is a wait, and no share of empty queues is claimed."""
     parts = waiting(60)
     parts["fetches"]["queue_size"] = MISSING
-    assert pipeline.verdict(device(**parts)).reason == "the device waited for data 60.0 % of the time."
+    assert build.data_verdict(device(**parts)).reason == "the device waited for data 60.0 % of the time."
 
 
 def test_the_iterator_on_the_host() -> None:
     """What it waited for batches that were not there, by the time from batch to batch: 4 of 10 ms each, one at hand."""
     rows = batches(*((T0 + 10 * MS * place, 4 * MS, 0) for place in range(10)), (T0 + 100 * MS, 4 * MS, 7))
     rows["pipeline_ns"][0] = rows["total_ns"][0] = 0
-    found = pipeline.verdict(capture(batches=rows))
+    found = build.data_verdict(capture(batches=rows))
     assert found.wait_percent == 36.0
     assert (
         found.reason
@@ -123,40 +124,40 @@ def test_the_iterator_on_the_host() -> None:
 
 def test_intervals_of_steps() -> None:
     """Without a queue that says anything, the time before the first forward operator is the wait."""
-    found = pipeline.verdict(training(interval=30 * MS, forward=20 * MS, backward=40 * MS, tail=10 * MS))
+    found = build.data_verdict(training(interval=30 * MS, forward=20 * MS, backward=40 * MS, tail=10 * MS))
     assert (found.kind, found.wait_percent, found.is_of_steps) == (INPUT_BOUND, 30.0, True)
     assert found.reason == "30.0 % of the steps' time passed before their first operator."
     begins = T0, T0 + 100 * MS
     rows = steps(*((n, t, t + 40 * MS, t + 60 * MS, t + 100 * MS) for n, t in enumerate(begins)))
     samples = batches((T0, 0, 3), (T0 + 10, 0, 2))
     samples["pipeline_ns"] = MISSING
-    full = pipeline.verdict(device(steps=rows, batches=samples))
+    full = build.data_verdict(device(steps=rows, batches=samples))
     assert (full.kind, full.wait_percent, full.is_of_steps) == (NOT_INPUT_BOUND, 0.0, False)
     assert full.reason == "the device's queue was never empty in 2 samples."
     samples["queue_size"] = 0, 3
-    empty = pipeline.verdict(device(steps=rows, batches=samples))
+    empty = build.data_verdict(device(steps=rows, batches=samples))
     assert (empty.kind, empty.wait_percent) == (INPUT_BOUND, 40.0)
     assert empty.reason.endswith("and the queue was empty in 50.0 % of 2 samples.")
 
 
 def test_launching_a_step_is_no_wait() -> None:
     """Up to a millisecond before the first operator is no wait, however short the steps are."""
-    found = pipeline.verdict(training(interval=MS, forward=20, backward=40, tail=10))
+    found = build.data_verdict(training(interval=MS, forward=20, backward=40, tail=10))
     assert (found.kind, found.wait_percent, found.is_of_steps) == (NOT_INPUT_BOUND, 0.0, True)
     assert found.reason == "steps begin their first operator after 1.000 ms on average, which is launching."
-    assert pipeline.verdict(training(interval=MS + 1, forward=20, backward=40, tail=10)).kind == INPUT_BOUND
+    assert build.data_verdict(training(interval=MS + 1, forward=20, backward=40, tail=10)).kind == INPUT_BOUND
 
 
 def test_the_feeder_of_the_queue() -> None:
     """Without steps, what fills the device's queue is the consumer that can be seen."""
     rows = batches(*((T0 + 10 * MS * place, 9 * MS, 0) for place in range(4)))
-    found = pipeline.verdict(device(batches=rows))
+    found = build.data_verdict(device(batches=rows))
     assert found.reason.startswith("the feeder of the device's queue waited for data 92.3 % of the time")
 
 
 def test_the_queue_nearest_to_the_consumer() -> None:
     """Nothing but samples of queues: how often that of the last stage was empty."""
-    found = pipeline.verdict(capture(pipeline=chain([0, 0, 0, 5], [10, 10, 10, 10])))
+    found = build.data_verdict(capture(pipeline=chain([0, 0, 0, 5], [10, 10, 10, 10])))
     assert (found.kind, found.wait_percent) == (INPUT_BOUND, 75.0)
     assert found.stage is not None
     assert found.stage.id == 0
@@ -164,18 +165,18 @@ def test_the_queue_nearest_to_the_consumer() -> None:
         "the queue of Stage0 (0), nearest to the consumer, was empty in 75.0 % of 4 samples; "
         "Stage0 (0) holds the others back: its input is 100 % full, its output 12 % full."
     )
-    assert pipeline.verdict(capture(pipeline=chain([5], [0]))).kind == NOT_INPUT_BOUND
+    assert build.data_verdict(capture(pipeline=chain([5], [0]))).kind == NOT_INPUT_BOUND
 
 
 def test_without_evidence_there_is_no_verdict() -> None:
     """No data at all, no steps, a pipeline without samples: n/a, and why."""
-    nothing = pipeline.verdict(capture())
+    nothing = build.data_verdict(capture())
     assert str(nothing) == "n/a: the trace has no files of the data pipeline (data_process)."
     for known in (capture(pipeline=chain([], [])), capture(batches=batches((T0, 1, 0))), device(fetches=fetches())):
-        assert pipeline.verdict(known).kind == "n/a"
-    silent = pipeline.verdict(capture(pipeline=chain([], [])))
+        assert build.data_verdict(known).kind == "n/a"
+    silent = build.data_verdict(capture(pipeline=chain([], [])))
     assert silent.reason == "the trace does not say what the consumer of the data waited for."
-    assert pipeline.verdict(capture([operator("a")], executions((T0, 5, 0)))).kind == "n/a"
+    assert build.data_verdict(capture([operator("a")], executions((T0, 5, 0)))).kind == "n/a"
 
 
 # ---------------------------------------------------------------- the stage
@@ -195,7 +196,7 @@ def test_without_evidence_there_is_no_verdict() -> None:
 )
 def test_the_stage_that_holds_the_others_back(uses: Any, slow: int | None) -> None:
     """The one whose input is fuller than its output by half of a queue."""
-    found = pipeline.verdict(device(**waiting(), pipeline=chain(*uses)))
+    found = build.data_verdict(device(**waiting(), pipeline=chain(*uses)))
     assert found.kind == INPUT_BOUND
     assert (found.stage.id if found.stage else None) == slow
     if slow is None:
@@ -209,7 +210,7 @@ def test_a_branch_is_held_back_by_its_slower_source() -> None:
         stage(1, "Fast", [10], parent=0),
         stage(2, "Slow", [0], parent=0),
     ]
-    found = pipeline.verdict(device(**waiting(), pipeline=stages))
+    found = build.data_verdict(device(**waiting(), pipeline=stages))
     assert found.stage == stages[2]
     assert found.reason.endswith("Slow (2) holds the others back: it is a source, its output 0 % full.")
 
@@ -221,7 +222,7 @@ def test_stages_without_queues_are_passed_over() -> None:
         stage(1, "Inline", queue_capacity=MISSING, parent=0, children=(2,)),
         stage(2, "Reader", [10], parent=1),
     ]
-    found = pipeline.verdict(device(**waiting(), pipeline=stages))
+    found = build.data_verdict(device(**waiting(), pipeline=stages))
     assert found.stage is not None
     assert found.stage.type == "Batch"
 
@@ -235,8 +236,8 @@ def test_damaged_trees_end() -> None:
     ]
     alone = [stage(5, use=[1], parent=6), stage(6, use=[1], parent=5, children=(5,))]
     one = device(**waiting(), pipeline=[*alone, *ring])
-    assert pipeline.stages(one)["id"].tolist() == [0, 1, 2, 5, 6]
-    found = pipeline.verdict(one)
+    assert build.stages(one)["id"].tolist() == [0, 1, 2, 5, 6]
+    found = build.data_verdict(one)
     assert found.stage is not None
     assert found.stage.id == 1
 
@@ -251,7 +252,7 @@ def test_the_table_of_stages() -> None:
         stage(0, "Batch", queue_capacity=MISSING, children=(1,), workers=MISSING),
     ]
     told = {"processors": 8, "pipeline_sampling_interval_ms": 20}
-    table = pipeline.stages(capture(pipeline=stages, metadata=told))
+    table = build.stages(capture(pipeline=stages, metadata=told))
     assert {name: column(values) for name, values in table.columns.items()} == {
         "id": [0, 1],
         "type": ["Batch", "Map"],
@@ -266,18 +267,18 @@ def test_the_table_of_stages() -> None:
         "worker_cpu_percent": [None, 60.0],
         "cpu_ns": [None, 192 * MS],
     }
-    bare = pipeline.stages(capture(pipeline=stages)).records()[1]
+    bare = build.stages(capture(pipeline=stages)).records()[1]
     assert (bare["worker_cpu_percent"], bare["cpu_ns"]) == (None, None)
-    assert len(pipeline.stages(capture())) == 0
+    assert len(build.stages(capture())) == 0
 
 
 def test_a_window_that_is_too_short_for_samples_says_so() -> None:
     """With how often samples are taken, and how to have them taken more often; not where there are some."""
     told = {"pipeline_sampling_interval_ms": 1000, "start_ns": T0, "stop_ns": T0 + MS}
-    (_, note) = pipeline.stages(capture(pipeline=[stage(0, "Batch", [])], metadata=told)).notes
+    (_, note) = build.stages(capture(pipeline=[stage(0, "Batch", [])], metadata=told)).notes
     assert "every 1000 ms" in note
     assert "set_monitor_sampling_interval" in note
-    assert len(pipeline.stages(capture(pipeline=[stage(0, "Batch", [1])], metadata=told)).notes) == 1
+    assert len(build.stages(capture(pipeline=[stage(0, "Batch", [1])], metadata=told)).notes) == 1
 
 
 def test_the_table_of_queues() -> None:
@@ -301,5 +302,5 @@ def test_the_table_of_batches() -> None:
 def test_whole_milliseconds_are_rough_for_short_steps(each: int, wait: int, is_rough: bool) -> None:
     """MindSpore's files have no finer times; that is said where batches come that fast."""
     rows = batches(*((T0 + place * each * MS, wait, 1) for place in range(5)))
-    notes = pipeline.stages(capture(batches=rows, pipeline=chain([1.0], [1.0]))).notes
+    notes = build.stages(capture(batches=rows, pipeline=chain([1.0], [1.0]))).notes
     assert any("one every 2.0 ms: how long the training waited for data is rough" in note for note in notes) == is_rough

@@ -12,6 +12,7 @@ from instrument.analyse.pipeline import INPUT_BOUND, NOT_INPUT_BOUND
 from instrument.trace.events import Capture
 from instrument.trace.files import from_directory
 from instrument.trace.load import captures
+from tests.analyse import build
 from tests.analyse.build import column
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -27,7 +28,7 @@ def test_a_real_pipeline_on_the_host() -> None:
     """A loop that only reads: the slow map is found, and queues and processors are what is known."""
     known = json.loads((TRACES / "expected" / "minddata_ms210_map_batch.json").read_bytes())
     one = loaded("minddata_ms210_map_batch")
-    records = pipeline.stages(one).records()
+    records = build.stages(one).records()
     for record, expected in zip(records, known["pipeline"]["ops"], strict=True):
         assert (record["id"], record["type"], record["workers"]) == (
             expected["op_id"], expected["op_type"], expected["num_workers"],
@@ -42,7 +43,7 @@ def test_a_real_pipeline_on_the_host() -> None:
         known["batches"], known["queue_empty"], known["queue_full"],
     )  # fmt: skip
     assert queue["mean_wait_ns"] == known["avg_total_ms"] * MS
-    found = pipeline.verdict(one)
+    found = build.data_verdict(one)
     assert found.kind == INPUT_BOUND
     assert found.stage is not None
     assert found.stage.type == "MapOp"
@@ -55,16 +56,16 @@ def test_the_device_has_the_last_word() -> None:
     assert (device_row["samples"], device_row["empty"]) == (3, 0)
     assert device_row["mean_wait_ns"] == pytest.approx(0.0006666666666666666 * MS)
     assert (host_row["samples"], host_row["empty"], host_row["full"]) == (1, 1, 0)
-    assert pipeline.verdict(one).kind == NOT_INPUT_BOUND
-    assert pipeline.stages(one)["type"].tolist() == ["EpochCtrlOp", "BatchOp", "MapOp", "MapOp", "ImageFolderOp"]
+    assert build.data_verdict(one).kind == NOT_INPUT_BOUND
+    assert build.stages(one)["type"].tolist() == ["EpochCtrlOp", "BatchOp", "MapOp", "MapOp", "ImageFolderOp"]
 
 
 def test_a_branching_pipeline() -> None:
     """Two readers feed a shuffle; without a word of the consumer there is no verdict."""
     one = loaded("minddata_pipeline_fixture_a")
-    assert column(pipeline.stages(one)["queue_use_percent"]) == [None, 31.25, 31.25, 31.25]
-    assert column(pipeline.stages(one)["parent"]) == [None, 0, 1, 1]
-    assert pipeline.verdict(one).kind == "n/a"
+    assert column(build.stages(one)["queue_use_percent"]) == [None, 31.25, 31.25, 31.25]
+    assert column(build.stages(one)["parent"]) == [None, 0, 1, 1]
+    assert build.data_verdict(one).kind == "n/a"
 
 
 def test_a_real_queue_of_a_device() -> None:
@@ -72,6 +73,6 @@ def test_a_real_queue_of_a_device() -> None:
     one = loaded("ascend2020_widedeep")
     (queue,) = pipeline.queues(one).records()
     assert (queue["samples"], queue["empty"]) == (966, 93)
-    found = pipeline.verdict(one)
+    found = build.data_verdict(one)
     assert found.kind == NOT_INPUT_BOUND
     assert found.reason == "steps begin their first operator after 0.203 ms on average, which is launching."

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from instrument.analyse import steps
-from instrument.analyse.sums import counted
+from instrument.analyse.executions import count_executions
 from instrument.analyse.table import Table
 from instrument.trace.events import CPU, MISSING, Capture
 from tests.analyse import build
@@ -18,7 +18,7 @@ NA = MISSING
 
 
 def table_of(given: Capture) -> Table:
-    return steps.per_step(given, counted(given))
+    return steps.per_step(given, count_executions(given))
 
 
 def parts(table: Table) -> list[list[int | None]]:

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from instrument import SummaryRecord, read
+from instrument.analyse import trace_files
 from instrument.codec import event as event_codec
 from instrument.codec import landscape as landscape_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.codec import trace as trace_codec
 from instrument.eventfile import crc
 from instrument.ringfile import commit
-from instrument.runs import traces
 from instrument.values import FAILED, End, Event, Gap, Item, LossSurface, Start, Text, Trace
 from tests.docs import plain_frames, plain_reader, plain_tensorboard
 from tests.runs import build
@@ -189,7 +189,7 @@ def test_gaps_and_pieces_of_a_profile_are_read_from_the_pages_words(tmp_path: Pa
     found = plain_reader.open_run(str(tmp_path))
     assert found.gaps == [(3, 5, 9, "no room")]
     assert found.raw == {(0, 2, "FRAMEWORK/a.txt"): large, (1, 2, "instrument.names.2.json"): b""}
-    assert [len(window.files) for window in traces.windows(path)] == [1, 1]
+    assert [len(window.files) for window in trace_files.windows(path)] == [1, 1]
 
 
 @pytest.mark.parametrize("_again", range(10))

@@ -12,7 +12,7 @@ import pytest
 
 import instrument
 from instrument import profile, read
-from instrument.analyse import sums
+from instrument.analyse import executions
 from instrument.analyse.table import Table
 from instrument.codec import gap, histogram, image, landscape, lineage, tensor, trace, wire
 from instrument.codec import tensorboard_values as tensorboard
@@ -128,7 +128,7 @@ def _windowless(folder: Path) -> None:
 
 def _cut_executions() -> None:
     rows = captures.executions((captures.T0, 0, 0), (captures.T0 + 5, -2, 0))
-    found = sums.counted(captures.capture([captures.FORWARD], rows)).problems()
+    found = executions.count_executions(captures.capture([captures.FORWARD], rows)).problems()
     raise ValueError("; ".join(one.what for one in found))
 
 

@@ -13,9 +13,8 @@ _PASSES_ON = "hands on what another place says"
 _SYSTEM = "says what the system says"
 #: (file, beginning of the source of the place) -> why no text is to be seen there.
 WITHOUT_TEXT = {
-    ("instrument/analyse/sources.py", "raise NoSuchRun('; '.join(errors))"): _PASSES_ON,
-    ("instrument/analyse/sources.py", "Problem(*problem)"): _PASSES_ON,
-    ("instrument/analyse/timeline.py", "raise type(error)(error.errno"): _SYSTEM,
+    ("instrument/analyse/windows.py", "raise NoSuchRun('; '.join(errors))"): _PASSES_ON,
+    ("instrument/analyse/chrome_trace.py", "raise type(error)(error.errno"): _SYSTEM,
     ("instrument/collect/system.py", "self._say("): "its function has the text",
     ("instrument/show/cli/repair.py", "tell(note)"): _PASSES_ON,
     ("instrument/show/cli/lineage.py", "arguments.wrong_call(name("): _PASSES_ON,

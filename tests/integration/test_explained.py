@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument.analyse import trace_files
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.steps import PARTS
-from instrument.runs import traces
 from tests.integration.conftest import Script
 
 STEPS, LAYERS = 5, 3
@@ -45,7 +45,7 @@ def test_operators_are_the_networks_times_the_steps(explained: tuple[Profile, Pa
 def test_times_are_those_of_the_raw_file(explained: tuple[Profile, Path]) -> None:
     """Each operator's total is the sum of what the device wrote."""
     found, directory = explained
-    (window,) = traces.windows(directory / "run")
+    (window,) = trace_files.windows(directory / "run")
     (name,) = [name for name in window.files if "op_execute_timestamp" in name]
     lines = b"".join(window.files[name]).decode().splitlines()
     raw: dict[str, float] = {}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from instrument import marks, read
-from instrument.runs import traces
+from instrument.analyse import trace_files
 from tests.integration.conftest import Script
 from tests.profiler.fake import Read, windows
 
@@ -43,7 +43,7 @@ def step_marks(window: Read) -> dict[int, tuple[int, int]]:
 def three(script: Script, mode: str) -> tuple[list[Read], Path]:
     """The windows of steps 9 to 12, of step 15, and of epoch 3, and the directory of the run."""
     ran = script("profiled", mode, "windows")
-    found = [one for path in traces.files(str(ran.directory / "run")) for one in windows(Path(path))]
+    found = [one for path in trace_files.files(str(ran.directory / "run")) for one in windows(Path(path))]
     found.sort(key=lambda one: int(one.about["start_ns"]))
     assert ran.said("Profiler") == ran.said("StopAt") == []
     return found, ran.directory

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument.analyse import trace_files
 from instrument.profiler.options import Options
-from instrument.profiler.spans import RECORD
-from instrument.runs import traces
+from instrument.profiler.window import MARK
 
 
 class FakeBackend:
@@ -99,7 +99,7 @@ def fake_analysis(monkeypatch: pytest.MonkeyPatch) -> list[FakeProfile]:
 class Read:
     """A window as a reader sees it."""
 
-    def __init__(self, window: traces.Window) -> None:
+    def __init__(self, window: trace_files.StoredWindow) -> None:
         assert window.problems == []
         self.number, self.device, self.kinds = window.number, window.device, window.kinds
         self.files = {name: b"".join(parts) for name, parts in window.files.items()}
@@ -107,7 +107,7 @@ class Read:
         self.rank = int(described.split(".")[2])
         self.about: dict[str, Any] = json.loads(self.files[described])
         self.names: list[str] = json.loads(self.files[f"instrument.names.{self.rank}.json"])
-        self.marks = np.frombuffer(self.files[f"instrument.marks.{self.rank}.bin"], RECORD)
+        self.marks = np.frombuffer(self.files[f"instrument.marks.{self.rank}.bin"], MARK)
 
     def of_kind(self, kind: int) -> list[tuple[str, int]]:
         """Name and number of the marks of a kind, by their starts."""
@@ -124,4 +124,4 @@ class Read:
 
 
 def windows(path: Path) -> list[Read]:
-    return [Read(one) for one in traces.windows(path)]
+    return [Read(one) for one in trace_files.windows(path)]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from instrument.analyse import trace_files
 from instrument.codec.trace import CHUNK_BYTES
 from instrument.errors import CorruptFrame, RecordingError
 from instrument.profiler.archive import archive_files, read_back
-from instrument.runs import traces
 from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 
@@ -50,7 +50,7 @@ def test_random_files_come_back(tmp_path: Path, sink: Sink, rng: np.random.Gener
         total = archive_files(directory, number, 3, "cpu", sink)
         assert total == sum(sizes)
         expected.append(files)
-    found = traces.windows(sink.path)
+    found = trace_files.windows(sink.path)
     assert [{name: b"".join(parts) for name, parts in one.files.items()} for one in found] == expected
     assert [(one.number, one.device, one.problems) for one in found] == [(0, 3, []), (1, 3, [])]
     assert {(one.kinds["d0/minddata_0"], one.kinds["d1/1"]) for one in found} == {("minddata", "cpu")}
@@ -60,7 +60,7 @@ def test_random_files_come_back(tmp_path: Path, sink: Sink, rng: np.random.Gener
 def test_ours_stand_first(tmp_path: Path, sink: Sink) -> None:
     """What says what the window was survives when the end of the file is lost."""
     archive_files(make(tmp_path / "raw", {"a": b"1", "instrument.window.0.json": b"{}", "z": b""}), 0, 0, "gpu", sink)
-    (found,) = traces.windows(sink.path)
+    (found,) = trace_files.windows(sink.path)
     assert list(found.files) == ["instrument.window.0.json", "a", "z"]
     assert found.kinds == {"instrument.window.0.json": "instrument", "a": "gpu", "z": "gpu"}
 

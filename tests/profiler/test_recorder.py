@@ -163,9 +163,9 @@ def test_a_full_disk_keeps_what_the_device_said(
     device.files = {"small.bin": b"y" * 100_000}
     profiler.start()
     profiler.stop()
-    from instrument.runs import traces
+    from instrument.analyse import trace_files
 
-    last = traces.windows(disk)[-1]
+    last = trace_files.windows(disk)[-1]
     assert (last.number, last.problems) == (1, [])
     assert b"".join(last.files["small.bin"]) == b"y" * 100_000
     assert profiler.recorder._sink is not None
@@ -211,7 +211,10 @@ class Odd(Exception):
     """No kind of error that anybody expects."""
 
 
-_PLACES = ("archive_files", "open_sink", "Window.close", "Window.remove", "Recorder._report", "Window.dropped")
+_PLACES = (
+    "archive_files", "open_sink", "ProfilerWindow.close", "ProfilerWindow.remove", "Recorder._report",
+    "ProfilerWindow.dropped",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("error", [MemoryError(), Odd("odd"), KeyError("x"), OSError(5, "I/O error")], ids=repr)

@@ -17,9 +17,10 @@ from typing import Any
 import PIL.Image
 from PIL import PngImagePlugin
 
+from instrument.analyse import trace_files
 from instrument.codec import graph, image, schema
 from instrument.errors import CorruptMessage, InstrumentError
-from instrument.runs import traces, verify
+from instrument.runs import verify
 from instrument.runs.run import Run, read_run
 from instrument.values import Graph, Image
 
@@ -55,7 +56,7 @@ def _decoded(points: Any, index: int) -> bool:
 def _windows(run: Run) -> None:
     try:
         for path in run.traces:
-            traces.windows(path)
+            trace_files.windows(path)
     except InstrumentError:
         pass
 

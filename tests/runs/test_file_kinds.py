@@ -14,7 +14,7 @@ import pytest
 
 from instrument.analyse.profile import profile
 from instrument.errors import NoSuchRun
-from instrument.runs.file_kinds import described
+from instrument.eventfile.file_kinds import described
 from instrument.runs.run import read_run
 from instrument.runs.verify import check, repair
 from instrument.values import Event

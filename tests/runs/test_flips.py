@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument.analyse import trace_files
 from instrument.codec import schema
 from instrument.codec.landscape import from_surface
 from instrument.codec.lineage import custom_message
 from instrument.codec.trace import encode as encode_trace
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile.frame import HEADER, OVERHEAD_BYTES
-from instrument.runs import traces, verify
+from instrument.runs import verify
 from instrument.runs.run import Run, read_run
 from instrument.values import Event, Item, LossSurface, Trace
 from tests.runs.build import SECONDS, encoded, item, steps, write, write_lineage
@@ -86,11 +87,11 @@ def facts(run: Run) -> list[tuple[Any, ...]]:
     found += [("surface", one.tag, _plain(one)) for one in run.landscapes]
     for path in run.traces:
         with contextlib.suppress(NoSuchRun):
-            found += [("window", one.number, _plain_files(one)) for one in traces.windows(path)]
+            found += [("window", one.number, _plain_files(one)) for one in trace_files.windows(path)]
     return found
 
 
-def _plain_files(window: traces.Window) -> str:
+def _plain_files(window: trace_files.StoredWindow) -> str:
     return repr({name: b"".join(parts) for name, parts in window.files.items()})
 
 

@@ -1,4 +1,4 @@
-"""The data pipeline's own profiler, one a process.
+"""The profiler of the data pipeline, of which MindSpore has one in a process.
 
 It takes the pipeline whose iterator is built first after `init`, and follows a dangling pointer when it is started
 after that iterator is gone. So the making of iterators is watched: while the pipeline that was taken is gone, the next
@@ -33,7 +33,7 @@ class Pipeline:
         self._is_wanted = False
         self._directory = ""
         self._is_started = False
-        #: How many pipelines the window has in its directory, and how many were built beside the recorded one.
+        #: The number of pipelines in the directory of the window, and of those built beside the recorded pipeline.
         self._saved = 0
         self.missed = 0
         self._lock = threading.RLock()
@@ -56,7 +56,7 @@ class Pipeline:
         return iterator is not None and framework.is_alive(iterator)
 
     def _before(self) -> bool:
-        """An iterator is about to be made; whether its pipeline is the one that will be recorded."""
+        """Prepare for an iterator that is about to be made; return True if its pipeline will be recorded."""
         with self._lock:
             if self._is_started and not self._is_alive:
                 self._stop()
@@ -74,9 +74,9 @@ class Pipeline:
                     self._stop()
 
     def start(self, directory: str = "") -> None:
-        """A window opens: record the pipeline, or the next one that is built where there is none, into `directory`.
+        """Record the pipeline that lives, or the next that is built, into `directory`: a window opens.
 
-        Without one, nothing is kept of what is recorded until a directory is named.
+        Without a directory, nothing is kept of what is recorded until one is given.
         """
         with self._lock:
             self._is_wanted = self._manager is not None
@@ -85,7 +85,7 @@ class Pipeline:
                 self._is_started = self._attempt(self._manager.start)
 
     def stop(self) -> bool:
-        """The window closes; whether there is any pipeline in its directory."""
+        """Stop: the window closes. Return True if there is a pipeline in its directory."""
         with self._lock:
             if self._is_started:
                 self._stop()
@@ -114,5 +114,5 @@ class Pipeline:
         return True
 
 
-#: MindSpore has one profiler of pipelines, and so have we.
+#: MindSpore has one profiler of pipelines.
 PIPELINE = Pipeline()

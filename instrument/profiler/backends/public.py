@@ -40,10 +40,10 @@ class PublicBackend:
         self._directory = ""
 
     def prepare(self) -> None:
-        """MindSpore makes all ready itself when it starts."""
+        """Do nothing: MindSpore prepares itself when it starts."""
 
     def expect(self, is_next: bool) -> None:
-        """MindSpore starts all at once."""
+        """Do nothing: MindSpore starts all of its parts at once."""
 
     def start(self, directory: str) -> None:
         self._directory = directory

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from instrument.analyse import advice, pipeline, report, save, timeline
+from instrument.analyse import advice, chrome_trace, pipeline, report, save
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
 from instrument.show import output
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if base is not None:
         comparison = found.compare(base)
         sections.append(_Section(comparison.title, [*comparison.tables(), comparison.operators]))
-    written = None if arguments.timeline is None else timeline.write(found.captures, arguments.timeline)
+    written = None if arguments.timeline is None else chrome_trace.write(found.captures, arguments.timeline)
     if arguments.json:
         output.print_json(_json(found, base, sections, arguments.timeline, written))
     elif arguments.csv:
@@ -107,7 +107,7 @@ def _wrong(arguments: argparse.Namespace) -> str:
 
 
 def _texts(
-    found: Profile, sections: list[_Section], arguments: argparse.Namespace, written: timeline.Written | None
+    found: Profile, sections: list[_Section], arguments: argparse.Namespace, written: chrome_trace.Written | None
 ) -> Iterator[str]:
     for section in sections:
         yield from filter(None, [prose(escape(section.title))])
@@ -125,7 +125,11 @@ def _shown(found: Profile, sections: list[_Section]) -> list[Table]:
 
 
 def _json(
-    found: Profile, base: Profile | None, sections: list[_Section], path: str | None, written: timeline.Written | None
+    found: Profile,
+    base: Profile | None,
+    sections: list[_Section],
+    path: str | None,
+    written: chrome_trace.Written | None,
 ) -> dict[str, Any]:
     result = _window(found)
     if base is not None:
@@ -187,7 +191,7 @@ _LEFT_OUT = {
 }
 
 
-def _tell_losses(found: Profile, written: timeline.Written | None, has_report: bool) -> None:
+def _tell_losses(found: Profile, written: chrome_trace.Written | None, has_report: bool) -> None:
     """What is not in the output, unless the report has said so."""
     for what, amount in (written.left_out if written is not None else {}).items():
         tell(f"not in the timeline: {_LEFT_OUT.get(what, what)}: {amount}")

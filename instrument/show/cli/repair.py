@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.eventfile import names
+from instrument.paths import absent
 from instrument.ringfile import recover
 from instrument.runs import folders, verify
-from instrument.runs.hints import absent
 from instrument.runs.verify import Report
 from instrument.show import output
 from instrument.show.cli.verify import show, size

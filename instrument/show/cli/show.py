@@ -10,12 +10,12 @@ from typing import Any
 
 from instrument.errors import NoSuchRun
 from instrument.facts import describe
-from instrument.runs.hints import ranges
 from instrument.runs.points import called, clock
 from instrument.runs.run import Run
 from instrument.show import follow, options, output
 from instrument.show.runs import PATHS, Selection, tell_or_raise
 from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
+from instrument.wording import ranges
 
 #: Columns that are left out where they say nothing: all zero, all empty, or one writer only.
 _OPTIONAL = (

@@ -1,4 +1,4 @@
-"""What an operator is for, by the scope in its full name.
+"""Roles of operators (forward, backward, optimizer), by the scopes in their full names.
 
 In graph mode `Default/network...` is the forward pass, `Gradients/...` the backward pass and `.../optimizer...` the
 update of the weights. In PyNative mode a name has no scope, or nothing but `Default/`, and nothing says what it is for.
@@ -23,20 +23,20 @@ _NETWORK = "network"
 
 
 def roles(operators: Sequence[Operator]) -> NDArray[np.int64]:
-    """The role of each operator.
+    """Return the role of each operator.
 
     Where nothing is in a scope `network`, as in a network of the user's own making, all that is in a scope and has no
     other role is forward.
     """
     names = [operator.full_name for operator in operators]
-    found = np.array([_role(name) for name in names], np.int64)
-    if not (found == FORWARD).any():
-        found[has_scope(operators) & (found == NO_ROLE)] = FORWARD
-    return found
+    result = np.array([_role(name) for name in names], np.int64)
+    if not (result == FORWARD).any():
+        result[has_scope(operators) & (result == NO_ROLE)] = FORWARD
+    return result
 
 
 def has_scope(operators: Sequence[Operator]) -> NDArray[np.bool_]:
-    """Which operators are in a scope of the network."""
+    """Return a mask of the operators that are in a scope of the network."""
     names = (operator.full_name for operator in operators)
     return np.array([name.startswith(_GRADIENTS) or name.count("/") > 1 for name in names], np.bool_)
 

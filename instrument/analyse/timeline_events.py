@@ -1,6 +1,6 @@
-"""A capture -> the tracks of a timeline: what runs in a stream or thread, and what is counted, by process.
+"""Turn a capture into the events of a timeline: tracks of what runs in a stream or thread, and counters, by process.
 
-What cannot be drawn (no time, a negative duration, another clock) is left out and counted.
+Events that cannot be drawn (no time, a negative duration, another clock) are left out and counted.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instrument.analyse import lanes
+from instrument.analyse import timeline_lanes
+from instrument.analyse.executions import count_executions
 from instrument.analyse.steps import per_step
-from instrument.analyse.sums import counted
 from instrument.trace.events import (
     CPU,
     MISSING,
@@ -34,26 +34,26 @@ _TARGETS = {"cpu": "CPU", "ascend": "Ascend", "gpu": "GPU"}
 _CATEGORIES = {
     SPAN_USER: "span", SPAN_STEP: "step", SPAN_EPOCH: "epoch", SPAN_CALLBACK: "callback", SPAN_FRAMEWORK: "framework",
 }  # fmt: skip
-#: What is said of events that found no lane.
-CROWDED = f"events beside more than {lanes.MOST_LANES} others of their stream"
+#: The kind of events without a lane.
+CROWDED = f"events beside more than {timeline_lanes.MOST_LANES} others of their stream"
 _COUNTED = ("allocated_bytes", "reserved_bytes", "active_bytes")
-#: The kinds of what is left out; `instrument.analyse.sums` has the same for sums.
+#: The kinds of what is left out; `instrument.analyse.executions` has the same for sums.
 _ZERO, _NEGATIVE, _OPEN, _LONG = "zero_timestamp", "negative", "open", "too_long"
 #: As there: nothing lasts eleven days, and a view of that range shows nothing else.
 _LONGEST_NS = 10**15
 
 
 @dataclass(frozen=True)
-class Text:
-    """What events of a kind have in common, as JSON: name and category, and the members of `args`."""
+class EventText:
+    """The parts that events of a kind have in common, as JSON: name and category, and the members of `args`."""
 
     head: str
     args: str = ""
 
     @staticmethod
-    def of(name: str, category: str, **args: Any) -> Text:
-        told = {key: value for key, value in args.items() if value not in ("", None)}
-        return Text(f'"name":{quoted(name)},"cat":{quoted(category)}', encoded(told)[1:-1])
+    def of(name: str, category: str, **args: Any) -> EventText:
+        given = {key: value for key, value in args.items() if value not in ("", None)}
+        return EventText(f'"name":{quoted(name)},"cat":{quoted(category)}', encoded(given)[1:-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +69,13 @@ class Track:
     start_ns: NDArray[np.int64]
     duration_ns: NDArray[np.int64]
     kind: NDArray[np.int64]
-    texts: Sequence[Text]
+    texts: Sequence[EventText]
     number: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
-    """Values over time; one that is MISSING is left out."""
+class CounterTrack:
+    """Values over time, such as sizes of memory; those that are MISSING are left out."""
 
     process: str
     name: str
@@ -84,30 +84,30 @@ class Values:
 
 
 @dataclass
-class Tracks:
-    """All of a capture, the host first; `left_out` says how many events of what kind are not in it."""
+class TimelineEvents:
+    """All events of a capture, the host first; `left_out` counts by kind the events that are not in it."""
 
     tracks: list[Track] = field(default_factory=list)
-    values: list[Values] = field(default_factory=list)
+    counters: list[CounterTrack] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
     def processes(self) -> list[str]:
-        """The names of the processes, in order."""
-        names = [track.process for track in self.tracks] + [one.process for one in self.values]
+        """Return the names of the processes, in order."""
+        names = [track.process for track in self.tracks] + [counter.process for counter in self.counters]
         return list(dict.fromkeys(names))
 
     def times(self) -> Iterator[NDArray[np.int64]]:
         yield from (track.start_ns for track in self.tracks)
-        yield from (one.time_ns for one in self.values)
+        yield from (counter.time_ns for counter in self.counters)
 
 
 def encoded(value: Any) -> str:
-    """JSON without blanks and without NaN; what JSON does not know is its text."""
+    """Encode as JSON without blanks and without NaN; what JSON does not know is its text."""
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def quoted(text: str) -> str:
-    """A name as JSON; half a surrogate pair, which is no character, is replaced.
+    """Encode a name as JSON; half a surrogate pair, which is no character, is replaced.
 
     Perfetto 52 shows `\\u7b97` as it stands, so letters are not written as escapes.
     """
@@ -126,38 +126,38 @@ def _plain(value: Any) -> Any:
     return str(value).encode("utf-8", "replace").decode()
 
 
-def tracks(capture: Capture) -> Tracks:
-    """Everything of a capture that has a time."""
+def timeline_events(capture: Capture) -> TimelineEvents:
+    """Collect everything of a capture that has a time."""
     builder = _Builder(capture)
     for part in (builder.spans, builder.steps, builder.executions, builder.reduces, builder.fetches):
         part()
     for part in (builder.activities, builder.batches, builder.memory):
         part()
-    return builder.found
+    return builder.events
 
 
 class _Builder:
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
-        self.found = Tracks()
+        self.events = TimelineEvents()
         self._device = f"{_TARGETS.get(capture.target, capture.target)} {capture.device}"
         self._host = self._device if capture.target == "cpu" else f"host of {self._device}"
 
     def _usable(self, rows: NDArray[np.void], may_be_open: bool = False) -> NDArray[np.void]:
-        """Rows with a time and an end; the others are counted."""
+        """Return the rows with a time and an end; the others are counted."""
         start, duration = rows["start_ns"], rows["duration_ns"]
         is_open = duration == MISSING
         kinds = {_ZERO: start <= 0, _OPEN: is_open & (not may_be_open), _NEGATIVE: (duration < 0) & ~is_open}
         is_good = np.ones(len(rows), np.bool_)
         for kind, is_bad in {**kinds, _LONG: duration > _LONGEST_NS}.items():
-            self.found.left_out[kind] += int((is_good & is_bad).sum())
+            self.events.left_out[kind] += int((is_good & is_bad).sum())
             is_good &= ~is_bad
         return rows[is_good]
 
     def _add(
         self,
         rows: NDArray[np.void],
-        texts: Sequence[Text],
+        texts: Sequence[EventText],
         kind: NDArray[Any],
         lane: tuple[str, str, bool],
         number: NDArray[np.int64] | None = None,
@@ -167,36 +167,36 @@ class _Builder:
             if number is None:
                 number = np.full(len(rows), MISSING, np.int64)
             row = (rows["start_ns"], rows["duration_ns"], kind.astype(np.int64))
-            self.found.tracks.append(Track(process, name, nests, *row, texts, number))
+            self.events.tracks.append(Track(process, name, nests, *row, texts, number))
 
     # ------------------------------------------------------------------ the host
 
     def spans(self) -> None:
-        """Marks and spans by thread. One that was still open lasts until the last thing that is known."""
+        """Add marks and spans by thread. One that was still open lasts until the last thing that is known."""
         rows = self._usable(self._capture.spans, may_be_open=True).copy()
         is_open = rows["duration_ns"] == MISSING
         rows["duration_ns"][is_open] = np.maximum(self._end_ns() - rows["start_ns"][is_open], 0)
         of_framework = rows["kind"] == SPAN_FRAMEWORK
-        for is_chosen, what in ((~of_framework, "spans"), (of_framework, "framework")):
+        for is_chosen, source in ((~of_framework, "spans"), (of_framework, "framework")):
             for thread in np.unique(rows["thread"][is_chosen]).tolist():
                 chosen = is_chosen & (rows["thread"] == thread)
                 texts, kind = self._texts_of_spans(rows[chosen], is_open[chosen])
-                self._add(rows[chosen], texts, kind, (self._host, f"{what}, thread {thread}", True))
+                self._add(rows[chosen], texts, kind, (self._host, f"{source}, thread {thread}", True))
 
     def _texts_of_spans(
         self, rows: NDArray[np.void], is_open: NDArray[np.bool_]
-    ) -> tuple[list[Text], NDArray[np.int64]]:
+    ) -> tuple[list[EventText], NDArray[np.int64]]:
         number = np.where(np.isin(rows["kind"], (SPAN_STEP, SPAN_EPOCH)), rows["number"], MISSING)
         keys = np.stack([rows["name"], rows["kind"], number, is_open], axis=1).astype(np.int64)
         unique, kind = np.unique(keys, axis=0, return_inverse=True)
         return [self._text_of_span(*key) for key in unique.tolist()], kind.reshape(-1)
 
-    def _text_of_span(self, name: int, kind: int, number: int, is_open: int) -> Text:
+    def _text_of_span(self, name: int, kind: int, number: int, is_open: int) -> EventText:
         category = _CATEGORIES.get(kind, "span")
         title = self._capture.names[name]
         if number != MISSING:
             title = _title_of_step(number) if kind == SPAN_STEP else f"{title} {number}"
-        return Text.of(title, category, open=True if is_open else None)
+        return EventText.of(title, category, open=True if is_open else None)
 
     def _end_ns(self) -> int:
         capture = self._capture
@@ -206,55 +206,57 @@ class _Builder:
         return int(max(end.max() for end in ends)) if ends else 0
 
     def steps(self) -> None:
-        """The steps with their parts; not those that are only the marks of the host again."""
+        """Add the steps with their parts; not those that are only the marks of the host again."""
         steps = with_parts(self._capture)
         is_whole = (steps["start_ns"] > 0) & (steps["end_ns"] >= steps["start_ns"])
-        self.found.left_out["steps that end before they start"] += int((~is_whole).sum())
+        self.events.left_out["steps that end before they start"] += int((~is_whole).sum())
         marks = self._capture.spans[self._capture.spans["kind"] == SPAN_STEP]
         is_mark = np.isin(steps["start_ns"], marks["start_ns"])
         is_mark &= (steps["fp_start_ns"] == MISSING) & (steps["bp_end_ns"] == MISSING)
         steps = np.sort(steps[is_whole & ~is_mark], order=("start_ns", "end_ns"))
-        lane = lanes.place(steps["start_ns"], steps["end_ns"], nests=False)
-        self.found.left_out[CROWDED] += int((lane == lanes.NO_LANE).sum())
+        lane = timeline_lanes.assign(steps["start_ns"], steps["end_ns"], nests=False)
+        self.events.left_out[CROWDED] += int((lane == timeline_lanes.NO_LANE).sum())
         for number in range(int(lane.max(initial=-1)) + 1):
             self._steps(steps[lane == number], f"steps ({number + 1})" if number else "steps")
 
     def _steps(self, steps: NDArray[np.void], name: str) -> None:
-        """Steps that follow each other: one with its parts is one lane, as parts of others would fit into it, too."""
+        """Add steps that follow each other; a step and its parts share a lane, where parts of others would fit, too."""
         parts = [part for step in steps.tolist() for part in _parts_of_step(*step)]
         rows = np.array([(start, end - start) for _, start, end in parts], [("start_ns", "i8"), ("duration_ns", "i8")])
-        texts = [Text.of(title, "step") for title, _, _ in parts]
+        texts = [EventText.of(title, "step") for title, _, _ in parts]
         self._add(rows, texts, np.arange(len(rows)), (self._device, name, True))
 
     # ------------------------------------------------------------------ the device
 
     def executions(self) -> None:
-        """Operators by side and stream; what the host calls for a device nests, its own operators do not."""
+        """Add operators by side and stream; what the host calls for a device nests, its own operators do not."""
         rows, texts = self._usable(self._capture.executions), self._texts_of_operators()
         sides = [operator.side for operator in self._capture.operators]
         nests = self._capture.target != "cpu"
         for side in dict.fromkeys(sides):
-            process, what = (self._host, "thread") if side == CPU else (self._device, "stream")
-            of_side = rows[np.array([one == side for one in sides], np.bool_)[rows["operator"]]]
+            process, place = (self._host, "thread") if side == CPU else (self._device, "stream")
+            of_side = rows[np.array([operator_side == side for operator_side in sides], np.bool_)[rows["operator"]]]
             for stream, chosen in _by(of_side, "stream"):
-                lane = process, _lane(side, what, stream), side == CPU and nests
+                lane = process, _lane(side, place, stream), side == CPU and nests
                 self._add(chosen, texts, chosen["operator"], lane, chosen["step"])
 
     def activities(self) -> None:
-        """What is below the operators, by stream."""
+        """Add what is below the operators, by stream."""
         texts, process = self._texts_of_operators(), f"{self._device}, below the operators"
         for stream, rows in _by(self._usable(self._capture.activities), "stream"):
             lane = process, _lane("activities", "stream", stream), False
             self._add(rows, texts, rows["operator"], lane, rows["step"])
 
-    def _texts_of_operators(self) -> list[Text]:
+    def _texts_of_operators(self) -> list[EventText]:
         return [
-            Text.of(name or full_name, side, full_name="" if name == full_name else full_name, type=kind, shapes=shapes)
+            EventText.of(
+                name or full_name, side, full_name="" if name == full_name else full_name, type=kind, shapes=shapes
+            )
             for full_name, name, kind, side, shapes in self._capture.operators
         ]
 
     def reduces(self) -> None:
-        texts = [Text.of(name, "communication") for name in self._capture.names]
+        texts = [EventText.of(name, "communication") for name in self._capture.names]
         for stream, rows in _by(self._usable(self._capture.reduces), "stream"):
             lane = self._device, _lane("communication", "stream", stream), False
             self._add(rows, texts, rows["name"], lane, rows["step"])
@@ -262,46 +264,48 @@ class _Builder:
     def fetches(self) -> None:
         rows = self._usable(self._capture.fetches)
         sizes, kind = np.unique(rows["queue_size"], return_inverse=True)
-        texts = [Text.of("get next", "data", queue_size=None if size == MISSING else size) for size in sizes.tolist()]
+        texts = [
+            EventText.of("get next", "data", queue_size=None if size == MISSING else size) for size in sizes.tolist()
+        ]
         self._add(rows, texts, kind.reshape(-1), (self._device, "data queue", False), rows["step"])
 
     # ------------------------------------------------------------------ data and memory
 
     def batches(self) -> None:
-        """Each batch on its way to the consumer, and what the queue held when it was there."""
+        """Add each batch on its way to the consumer, and what the queue held when it was there."""
         batches = self._capture.batches
         if self._capture.metadata.get("batches_clock", self._capture.clock) != self._capture.clock:
-            self.found.left_out["batches on another clock than the rest"] += len(batches)
+            self.events.left_out["batches on another clock than the rest"] += len(batches)
             return
         process = f"data pipeline of {self._device}"
         usable = batches[batches["time_ns"] > 0]
-        self.found.left_out["batches without a time"] += len(batches) - len(usable)
+        self.events.left_out["batches without a time"] += len(batches) - len(usable)
         self._count(process, "queue", usable, ("queue_size",))
         timed = usable[usable["total_ns"] >= 0]
         rows = np.zeros(len(timed), [("start_ns", "i8"), ("duration_ns", "i8")])
         rows["start_ns"], rows["duration_ns"] = timed["time_ns"] - timed["total_ns"], timed["total_ns"]
-        texts = [Text.of(f"batch {number}", "data") for number in timed["batch"].tolist()]
+        texts = [EventText.of(f"batch {number}", "data") for number in timed["batch"].tolist()]
         self._add(rows, texts, np.arange(len(rows)), (process, "batches", False))
 
     def memory(self) -> None:
         memory = self._capture.memory
         usable = memory[memory["time_ns"] > 0]
-        self.found.left_out[_ZERO] += len(memory) - len(usable)
+        self.events.left_out[_ZERO] += len(memory) - len(usable)
         self._count(self._device, "memory", usable, _COUNTED)
 
     def _count(self, process: str, name: str, rows: NDArray[np.void], columns: Sequence[str]) -> None:
         rows = rows[np.argsort(rows["time_ns"], kind="stable")]
         values = {column: rows[column] for column in columns if (rows[column] != MISSING).any()}
         if values:
-            self.found.values.append(Values(process, name, rows["time_ns"], values))
+            self.events.counters.append(CounterTrack(process, name, rows["time_ns"], values))
 
 
 def with_parts(capture: Capture) -> NDArray[np.void]:
-    """The steps by start; where the trace marks none of their parts, with those that the scopes of operators give."""
+    """Return the steps by start; if the trace marks none of their parts, with parts by the scopes of operators."""
     rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
     if not len(rows) or (rows["fp_start_ns"] != MISSING).any() or (rows["bp_end_ns"] != MISSING).any():
         return rows
-    table = per_step(capture, counted(capture))
+    table = per_step(capture, count_executions(capture))
     interval, tail = np.ma.asarray(table["iteration_interval_ns"]), np.ma.asarray(table["tail_ns"])
     rows["fp_start_ns"] = np.ma.filled(rows["start_ns"] + interval, MISSING)
     rows["bp_end_ns"] = np.ma.filled(rows["end_ns"] - tail, MISSING)
@@ -309,13 +313,13 @@ def with_parts(capture: Capture) -> NDArray[np.void]:
 
 
 def _by(rows: NDArray[np.void], column: str) -> Iterator[tuple[int, NDArray[np.void]]]:
-    """The rows for each value of a column, in order."""
+    """Yield the rows for each value of a column, in order."""
     for value in np.unique(rows[column]).tolist():
         yield value, rows[rows[column] == value]
 
 
-def _lane(what: str, place: str, number: int) -> str:
-    return what if number == MISSING else f"{what}, {place} {number}"
+def _lane(kind: str, place: str, number: int) -> str:
+    return kind if number == MISSING else f"{kind}, {place} {number}"
 
 
 def _title_of_step(number: int) -> str:
@@ -325,7 +329,7 @@ def _title_of_step(number: int) -> str:
 def _parts_of_step(
     step: int, start: int, fp_start: int, bp_end: int, end: int, _model: int
 ) -> Iterator[tuple[str, int, int]]:
-    """The step, and within it whatever of its parts lies in order and lasts."""
+    """Yield the step, and within it each of its parts that lies in order and lasts."""
     yield _title_of_step(step), start, end
     if start < fp_start <= end:
         yield "iteration interval", start, fp_start

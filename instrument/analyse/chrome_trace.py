@@ -1,4 +1,4 @@
-"""Captures -> a Chrome trace, which Perfetto and chrome://tracing open.
+"""Write captures as a Chrome trace, which Perfetto and chrome://tracing open.
 
 Times are microseconds since the start of the trace with all three decimals of the nanosecond; what the start is on the
 clock of the capture stands in the file. Events are written block by block: of a large trace only arrays are in memory.
@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from instrument.analyse import lanes
-from instrument.analyse.tracks import CROWDED, Text, Track, Tracks, Values, encoded, quoted, tracks
+from instrument.analyse import timeline_lanes
+from instrument.analyse.timeline_events import (
+    CROWDED,
+    CounterTrack,
+    EventText,
+    TimelineEvents,
+    Track,
+    encoded,
+    quoted,
+    timeline_events,
+)
 from instrument.trace.events import MISSING, Capture
 
 if TYPE_CHECKING:
@@ -80,7 +89,7 @@ class _Writer:
     """Makes the text of the file, piece by piece, and counts what is in it."""
 
     def __init__(self, captures: Sequence[Capture]) -> None:
-        self._captures = [(capture, tracks(capture)) for capture in captures]
+        self._captures = [(capture, timeline_events(capture)) for capture in captures]
         self._bases = _bases(self._captures)
         #: Numbers of processes and lanes: no two are equal, as viewers take a thread with its process's number for
         #: the main one.
@@ -91,53 +100,54 @@ class _Writer:
     def texts(self) -> Iterator[str]:
         yield '{"displayTimeUnit":"ms","traceEvents":[\n'
         separator = ""
-        for (capture, found), base in zip(self._captures, self._bases, strict=True):
-            self.left_out.update(found.left_out)
-            for block in self._blocks(found, base, self._suffix(capture)):
+        for (capture, events), base in zip(self._captures, self._bases, strict=True):
+            self.left_out.update(events.left_out)
+            for block in self._blocks(events, base, self._suffix(capture)):
                 yield separator + ",\n".join(block)
                 separator = ",\n"
-        told = [self._about(capture, base) for (capture, _), base in zip(self._captures, self._bases, strict=True)]
-        other = {"captures": told, "left_out": dict(+self.left_out)}
-        if note := alignment(self._of_tracks()):
+        about = [self._about(capture, base) for (capture, _), base in zip(self._captures, self._bases, strict=True)]
+        other: dict[str, object] = {"captures": about, "left_out": dict(+self.left_out)}
+        if note := alignment(self._drawn()):
             other["alignment"] = note
         yield f'\n],"baseTimeNanoseconds":{next(iter(self._bases), 0)},"otherData":{encoded(other)}}}\n'
 
-    def _of_tracks(self) -> list[Capture]:
-        return [capture for capture, found in self._captures if found.processes()]
+    def _drawn(self) -> list[Capture]:
+        """Return the captures that have any event."""
+        return [capture for capture, events in self._captures if events.processes()]
 
     def _about(self, capture: Capture, base: int) -> dict[str, object]:
-        told = {key: capture.metadata[key] for key in ("versions", "user", "metadata") if key in capture.metadata}
+        metadata = {key: capture.metadata[key] for key in ("versions", "user", "metadata") if key in capture.metadata}
         problems = [problem._asdict() for problem in capture.problems]
         about = {"device": capture.device, "target": capture.target, "clock": capture.clock, "base_ns": base}
-        return {**about, "problems": problems, **told}
+        return {**about, "problems": problems, **metadata}
 
     def _suffix(self, capture: Capture) -> str:
         """Return what the names of a capture's processes say where it cannot be aligned with the others."""
-        is_alone = len(self._captures) < 2 or not alignment(self._of_tracks()) or _is_shared(capture)
+        is_alone = len(self._captures) < 2 or not alignment(self._drawn()) or _is_shared(capture)
         return "" if is_alone else f" (not aligned: {capture.clock} clock)"
 
-    def _blocks(self, found: Tracks, base: int, suffix: str = "") -> Iterator[list[str]]:
+    def _blocks(self, events: TimelineEvents, base: int, suffix: str = "") -> Iterator[list[str]]:
         processes: dict[str, int] = {}
         names: list[str] = []
-        for process in found.processes():
+        for process in events.processes():
             processes[process] = number = self._number()
             names += _named("process", f"{process}{suffix}", f'"pid":{number}', number)
         if names:
             yield names
-        for track in found.tracks:
+        for track in events.tracks:
             yield from self._track(track, processes[track.process], base)
-        for values in found.values:
-            yield from self._values(values, processes[values.process], base)
+        for counter in events.counters:
+            yield from self._counter(counter, processes[counter.process], base)
 
     def _number(self) -> int:
         self._next += 1
         return self._next - 1
 
     def _track(self, track: Track, process: int, base: int) -> Iterator[list[str]]:
-        order = lanes.order(track.start_ns, track.duration_ns, track.nests)
+        order = timeline_lanes.order(track.start_ns, track.duration_ns, track.nests)
         start, duration = track.start_ns[order], track.duration_ns[order]
-        lane = lanes.place(start, start + duration, track.nests)
-        self.left_out[CROWDED] += int((lane == lanes.NO_LANE).sum())
+        lane = timeline_lanes.assign(start, start + duration, track.nests)
+        self.left_out[CROWDED] += int((lane == timeline_lanes.NO_LANE).sum())
         for number in range(int(lane.max()) + 1):
             tid = self._number()
             where = f'"pid":{process},"tid":{tid}'
@@ -148,22 +158,22 @@ class _Writer:
                 block = rows[first : first + _BLOCK_ROWS]
                 yield _events(track, where, order[block], start[block] - base, duration[block])
 
-    def _values(self, values: Values, process: int, base: int) -> Iterator[list[str]]:
-        head = f'{{"ph":"C","name":{quoted(values.name)},"pid":{process},"ts":'
-        for first in range(0, len(values.time_ns), _BLOCK_ROWS):
+    def _counter(self, counter: CounterTrack, process: int, base: int) -> Iterator[list[str]]:
+        head = f'{{"ph":"C","name":{quoted(counter.name)},"pid":{process},"ts":'
+        for first in range(0, len(counter.time_ns), _BLOCK_ROWS):
             block = slice(first, first + _BLOCK_ROWS)
-            members = [_members(name, column[block]) for name, column in values.columns.items()]
-            times = _microseconds(values.time_ns[block] - base)
+            members = [_members(name, column[block]) for name, column in counter.columns.items()]
+            times = _microseconds(counter.time_ns[block] - base)
             rows = (",".join(filter(None, row)) for row in zip(*members, strict=True))
-            found = [f'{head}{time},"args":{{{args}}}}}' for time, args in zip(times, rows, strict=True) if args]
-            self.events += len(found)
-            if found:
-                yield found
+            texts = [f'{head}{time},"args":{{{args}}}}}' for time, args in zip(times, rows, strict=True) if args]
+            self.events += len(texts)
+            if texts:
+                yield texts
 
 
-def _bases(captures: Sequence[tuple[Capture, Tracks]]) -> list[int]:
-    """What 0 is for each capture: the first time of all that are on the wall clock, or its own first one."""
-    firsts = [min((int(times.min()) for times in found.times() if len(times)), default=0) for _, found in captures]
+def _bases(captures: Sequence[tuple[Capture, TimelineEvents]]) -> list[int]:
+    """Return the time that is 0 for each capture: the first of all on the wall clock, or its own first time."""
+    firsts = [min((int(times.min()) for times in events.times() if len(times)), default=0) for _, events in captures]
     shared = [first for (capture, _), first in zip(captures, firsts, strict=True) if first and _is_shared(capture)]
     return [
         min(shared, default=0) if _is_shared(capture) else first
@@ -187,9 +197,9 @@ def _is_shared(capture: Capture) -> bool:
     return capture.clock == "epoch"
 
 
-def _named(what: str, name: str, where: str, place: int) -> list[str]:
-    """The metadata that names a process or lane, and puts it in its place."""
-    head = f'{{"ph":"M",{where},"name":"{what}_'
+def _named(kind: str, name: str, where: str, place: int) -> list[str]:
+    """Return the metadata that names a process or lane and says its place."""
+    head = f'{{"ph":"M",{where},"name":"{kind}_'
     return [
         f'{head}name","args":{{"name":{quoted(name)}}}}}',
         f'{head}sort_index","args":{{"sort_index":{place}}}}}',
@@ -199,7 +209,7 @@ def _named(what: str, name: str, where: str, place: int) -> list[str]:
 def _events(
     track: Track, where: str, rows: NDArray[np.intp], start_ns: NDArray[np.int64], duration_ns: NDArray[np.int64]
 ) -> list[str]:
-    texts: Sequence[Text] = track.texts
+    texts: Sequence[EventText] = track.texts
     kinds, numbers = track.kind[rows], track.number[rows]
     heads = {kind: f'{{"ph":"X",{texts[kind].head},{where},"ts":' for kind in np.unique(kinds).tolist()}
     tails = _tails(texts, kinds, numbers)
@@ -207,22 +217,22 @@ def _events(
     return [f'{heads[kind]}{ts},"dur":{dur}{tail}' for kind, ts, dur, tail in zip(*parts, strict=True)]
 
 
-def _tails(texts: Sequence[Text], kinds: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[str]:
-    """What follows the duration: the arguments of the kind and the step, where they are known."""
-    known: dict[tuple[int, int], str] = {}
-    found = []
+def _tails(texts: Sequence[EventText], kinds: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[str]:
+    """Return the text behind each duration: the arguments of the kind and the step, where they are known."""
+    cache: dict[tuple[int, int], str] = {}
+    tails = []
     for key in zip(kinds.tolist(), numbers.tolist(), strict=True):
-        tail = known.get(key)
+        tail = cache.get(key)
         if tail is None:
             step = f'"step":{key[1]}' if key[1] != MISSING else ""
             args = ",".join(filter(None, (texts[key[0]].args, step)))
-            tail = known[key] = f',"args":{{{args}}}}}' if args else "}"
-        found.append(tail)
-    return found
+            tail = cache[key] = f',"args":{{{args}}}}}' if args else "}"
+        tails.append(tail)
+    return tails
 
 
 def _microseconds(times: NDArray[np.int64]) -> list[str]:
-    """Nanoseconds as the exact text of microseconds."""
+    """Format nanoseconds as the exact text of microseconds."""
     whole, rest = np.divmod(times, 1000)
     return [f"{micro}{_DECIMALS[nano]}" for micro, nano in zip(whole.tolist(), rest.tolist(), strict=True)]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from instrument.analyse import ranks
 from instrument.analyse.advice import advice
 from instrument.trace.events import AI_CORE, COMMUNICATION, OVERLAP, Capture
 from tests.analyse.build import BACKWARD, FORWARD, T0, UPDATE, capture, column, executions, marked, operator, profile_of
@@ -37,7 +36,7 @@ def test_the_slowest_rank_is_the_one_for_which_the_others_wait() -> None:
     quick, slow = (2, 10, 15, 30, 3), (32, 10, 14, 1, 3)
     found = profile_of(rank(0, [quick] * 4), rank(1, [slow] * 3 + [quick]), rank(2, [quick] * 4))
     assert [column(one.steps["total_ns"]) for one in found.each()] == [[60 * MS] * 4] * 3
-    assert ranks.own_ns(found) == dict.fromkeys((1, 2, 3, 4), 30 * MS)
+    assert found.own_ns == dict.fromkeys((1, 2, 3, 4), 30 * MS)
     spread = found.spread
     assert spread["step"].tolist() == [1, 2, 3, 4]
     assert spread["slowest"].tolist()[:3] == [1, 1, 1]
@@ -116,7 +115,7 @@ def test_communication_behind_computing_is_no_waiting(source: str) -> None:
         told["step"], told["communication_ns"], told["communication_not_overlapped_ns"] = 1, 50 * MS, 30 * MS
         parts, rows = {"overlap": told}, rows[:1]
     one = capture([work, talk], executions(*rows), steps=marked((1, T0, T0 + 100 * MS)), target="ascend", **parts)
-    assert ranks.own_ns(profile_of(one)) == {1: 70 * MS}
+    assert profile_of(one).own_ns == {1: 70 * MS}
 
 
 def test_the_tables_are_saved(tmp_path: Path) -> None:

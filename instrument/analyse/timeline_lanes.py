@@ -1,4 +1,4 @@
-"""Events of one stream or thread -> lanes in which a viewer can draw them.
+"""Assign the events of a stream or thread to lanes in which a viewer can draw them.
 
 In a lane of a Chrome trace events follow or enclose each other; one that only overlaps another is dropped by some
 viewers and becomes its child in others. So it goes to a further lane.
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 #: More lanes of one stream nobody reads, and each costs a look at every event that overlaps others.
 MOST_LANES = 32
-#: The lane of an event that found none.
+#: The lane of an event for which none is free.
 NO_LANE = -1
 
 
 def order(start_ns: NDArray[np.int64], duration_ns: NDArray[np.int64], nests: bool) -> NDArray[np.intp]:
-    """The order for `place`: by start; of equal ones the shortest first, or where they nest, the longest."""
+    """Return the order for `assign`: by start; of equal starts the shortest first, or if events nest, the longest."""
     return np.lexsort((-duration_ns if nests else duration_ns, start_ns))
 
 
-def place(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], nests: bool) -> NDArray[np.int64]:
-    """The lane of each event, from 0, `NO_LANE` for what has more than `MOST_LANES` others beside it.
+def assign(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], nests: bool) -> NDArray[np.int64]:
+    """Return the lane of each event, from 0, `NO_LANE` for what has more than `MOST_LANES` others beside it.
 
     Events are given in `order`. Where they nest, one that lies within another stays in its lane.
     """
@@ -37,7 +37,7 @@ def place(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], nests: bool) -
 
 
 def _alone(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether an event begins after all before it have ended, and ends before the next one begins."""
+    """Return a mask of the events that begin after all before them have ended, and end before the next begins."""
     reach = np.maximum.accumulate(end_ns)
     alone = np.ones(len(start_ns), np.bool_)
     is_clear = start_ns[1:] >= reach[:-1]
@@ -47,22 +47,25 @@ def _alone(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np
 
 
 def _one_after_another(starts: list[int], ends: list[int]) -> list[int]:
-    """Lane by lane as many as fit: of two that overlap the one that ends first stays, so that one impossible duration
-    does not drive all others out."""
-    found = [NO_LANE] * len(starts)
+    """Fill lane by lane with as many events as fit.
+
+    Of two that overlap the one that ends first stays, so that a single impossible duration does not drive all others
+    out.
+    """
+    lanes = [NO_LANE] * len(starts)
     pending = list(range(len(starts)))
     for lane in range(MOST_LANES):
         kept, rest = _most(pending, starts, ends)
         for event in kept:
-            found[event] = lane
+            lanes[event] = lane
         pending = sorted(rest)
         if not pending:
             break
-    return found
+    return lanes
 
 
 def _most(events: list[int], starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
-    """The largest set of events that do not overlap, and the others."""
+    """Return the largest set of events that do not overlap, and the others."""
     kept: list[int] = []
     rest = []
     until = 0
@@ -81,17 +84,17 @@ def _most(events: list[int], starts: list[int], ends: list[int]) -> tuple[list[i
 
 def _nested(starts: list[int], ends: list[int]) -> list[int]:
     stacks: list[list[int]] = []
-    found = []
+    lanes = []
     for start, end in zip(starts, ends, strict=True):
         for lane, stack in enumerate(stacks):
             while stack and stack[-1] <= start:
                 stack.pop()
             if not stack or end <= stack[-1]:
                 stack.append(end)
-                found.append(lane)
+                lanes.append(lane)
                 break
         else:
             is_full = len(stacks) == MOST_LANES
-            found.append(NO_LANE if is_full else len(stacks))
+            lanes.append(NO_LANE if is_full else len(stacks))
             stacks += [] if is_full else [[end]]
-    return found
+    return lanes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instrument.analyse import timeline
+from instrument.analyse import chrome_trace
 from instrument.trace.events import (
     BATCH,
     CPU,
@@ -67,7 +67,7 @@ def test_steps_of_a_device_have_their_parts(tmp_path: Path) -> None:
         (5, 0, MISSING, MISSING, 0),
         (6, T0 + 500, MISSING, MISSING, T0 + 450),
     )
-    result = timeline.write([capture(steps=rows, target="ascend")], tmp_path / "trace.json")
+    result = chrome_trace.write([capture(steps=rows, target="ascend")], tmp_path / "trace.json")
     assert lanes_of(loaded(tmp_path / "trace.json")) == {
         "Ascend 0/steps": [
             ("ProfilerStep#1", 0, 100), ("forward and backward", 0, 60), ("tail", 60, 40),
@@ -147,7 +147,7 @@ def test_memory_and_queues_are_counters(tmp_path: Path) -> None:
     batches["time_ns"], batches["batch"], batches["total_ns"] = (T0 + 20, T0 + 40), (1, 2), (20, MISSING)
     batches["queue_size"] = 3, 0
     one = capture(memory=memory, batches=batches, metadata={"batches_clock": "epoch"})
-    result = timeline.write([one], tmp_path / "trace.json")
+    result = chrome_trace.write([one], tmp_path / "trace.json")
     trace = loaded(tmp_path / "trace.json")
     counters = [(e["name"], e["ts"], e["args"]) for e in trace["traceEvents"] if e["ph"] == "C"]
     assert counters == [
@@ -157,11 +157,11 @@ def test_memory_and_queues_are_counters(tmp_path: Path) -> None:
         ("memory", Decimal("0.050"), {"allocated_bytes": 8, "reserved_bytes": 16}),
     ]
     assert lanes_of(trace) == {"data pipeline of CPU 0/batches": [("batch 1", 0, 20)]}
-    assert result == timeline.Written(5, {"zero_timestamp": 1})
+    assert result == chrome_trace.Written(5, {"zero_timestamp": 1})
 
 
 def test_batches_of_another_clock_are_counted(tmp_path: Path) -> None:
     """Without an anchor they cannot be put on the axis."""
     one = capture([operator("a")], executions((T0, 5, 0)), batches=np.zeros(3, BATCH), clock="epoch",
                   metadata={"batches_clock": "monotonic"})  # fmt: skip
-    assert timeline.write([one], tmp_path / "t.json").left_out == {"batches on another clock than the rest": 3}
+    assert chrome_trace.write([one], tmp_path / "t.json").left_out == {"batches on another clock than the rest": 3}

@@ -1,4 +1,4 @@
-"""Which executions count, and with how much time.
+"""The executions that count in sums, and with how much time.
 
 An execution counts with the time from its start to its end, as the capture and the timeline have it: kernels of one
 task may run inside each other on one stream, and each counts in full. The time in which a stream was busy is a union of
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,7 +42,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedExecutions:
     """`executions` (dtype EXECUTION, by start) that count in sums, with the durations that count.
 
     `left_out` says how many of which kind do not count; kinds without any are not in it. `clipped_ns` was cut off
@@ -63,34 +63,35 @@ class Counted:
 
     @cached_property
     def near(self) -> NDArray[np.void]:
-        """The executions that say how much time passed: without those that are far away from nearly all others."""
+        """The executions that tell how much time passed: without those that are far away from nearly all others."""
         rows = self.executions
         return rows[~far(rows["start_ns"], rows["start_ns"] + rows["duration_ns"])] if self.far else rows
 
     def problems(self) -> list[Problem]:
-        found = [Problem("executions", f"{_WORDS[kind]}, left out of sums", n) for kind, n in self.left_out.items()]
+        """List what is not in the sums, or not certain in them."""
+        problems = [Problem("executions", f"{_WORDS[kind]}, left out of sums", n) for kind, n in self.left_out.items()]
         if self.clipped:
-            what = (
+            text = (
                 "executions that reach over the end of the window or a place where records were lost, cut by "
                 f"{self.clipped_ns} ns together"
             )
-            found.append(Problem("executions", what, self.clipped))
+            problems.append(Problem("executions", text, self.clipped))
         if self.uncertain:
-            what = "executions in whose middle records were lost: their durations are not certain"
-            found.append(Problem("executions", what, self.uncertain))
+            text = "executions in whose middle records were lost: their durations are not certain"
+            problems.append(Problem("executions", text, self.uncertain))
         if self.overlapping:
-            what = "executions that reach past the start of another task on their stream, counted in full"
-            found.append(Problem("executions", what, self.overlapping))
+            text = "executions that reach past the start of another task on their stream, counted in full"
+            problems.append(Problem("executions", text, self.overlapping))
         if self.far:
-            what = "executions that begin or end far away from all others, left out of the window and of idle times"
-            found.append(Problem("executions", what, self.far))
+            text = "executions that begin or end far away from all others, left out of the window and of idle times"
+            problems.append(Problem("executions", text, self.far))
         if self.zero_duration:
-            found.append(Problem("executions", "executions of 0 ns, counted as executions", self.zero_duration))
-        return found
+            problems.append(Problem("executions", "executions of 0 ns, counted as executions", self.zero_duration))
+        return problems
 
 
-def counted(capture: Capture) -> Counted:
-    """The executions of `capture` that count in sums."""
+def count_executions(capture: Capture) -> CountedExecutions:
+    """Choose the executions of `capture` that count in sums."""
     rows = capture.executions
     kinds = _bad(rows, window_of(capture))
     is_good = np.ones(len(rows), np.bool_)
@@ -109,7 +110,9 @@ def counted(capture: Capture) -> Counted:
     overlapping = sum(_overlapping(good[places]) for places in streams)
     zero = int((before == 0).sum())
     distant = int(far(good["start_ns"], good["start_ns"] + good["duration_ns"]).sum())
-    return Counted(good, left_out, int((cut > 0).sum()), int(cut.sum()), zero, uncertain, overlapping, distant)
+    return CountedExecutions(
+        good, left_out, int((cut > 0).sum()), int(cut.sum()), zero, uncertain, overlapping, distant
+    )
 
 
 def _bad(rows: NDArray[np.void], window: tuple[int, int] | None) -> dict[str, NDArray[np.bool_]]:
@@ -127,7 +130,7 @@ def _bad(rows: NDArray[np.void], window: tuple[int, int] | None) -> dict[str, ND
 
 
 def window_of(capture: Capture) -> tuple[int, int] | None:
-    """When the window was opened and closed, on the axis of the capture; None where it does not say."""
+    """Return when the window was opened and closed, on the clock of the capture; None if the trace does not say."""
     times = (capture.metadata.get("start_ns"), capture.metadata.get("stop_ns"))
     if capture.clock != "epoch" or not all(isinstance(time, int) for time in times):
         return None
@@ -142,8 +145,10 @@ def _clip_at_window(rows: NDArray[np.void], capture: Capture) -> None:
 
 
 def _serial_streams(rows: NDArray[np.void], capture: Capture) -> list[NDArray[np.intp]]:
-    """The places of the rows of each stream that does one task after the other, by start."""
-    is_serial = chosen(capture, rows, lambda operator: operator.side not in _PARALLEL) & (rows["stream"] != MISSING)
+    """Return the indices of the rows of each stream that runs one task after the other, by start."""
+    is_serial = operator_mask(capture, rows, lambda operator: operator.side not in _PARALLEL) & (
+        rows["stream"] != MISSING
+    )
     places = np.flatnonzero(is_serial)
     places = places[np.argsort(rows["stream"][places], kind="stable")]
     stream = rows["stream"][places]
@@ -180,7 +185,7 @@ def _clip_where_records_were_lost(
 
 
 def _overlapping(rows: NDArray[np.void]) -> int:
-    """How many executions of a stream, by start, reach past the start of another task.
+    """Count the executions of a stream, by start, that reach past the start of another task.
 
     Kernels of one task may run inside each other.
     """
@@ -195,57 +200,23 @@ def _overlapping(rows: NDArray[np.void]) -> int:
     return len(np.unique(latest[(rows["start_ns"][1:] < reach[:-1]) & is_other]))
 
 
-def chosen(capture: Capture, rows: NDArray[np.void], choose: Callable[[Operator], bool]) -> NDArray[np.bool_]:
-    """Which of `rows` (dtype EXECUTION) are of operators that `choose` says yes to."""
-    is_chosen = np.array([choose(operator) for operator in capture.operators] + [False], np.bool_)
-    result: NDArray[np.bool_] = is_chosen[rows["operator"]]
-    return result
+def operator_mask(capture: Capture, rows: NDArray[np.void], accepts: Callable[[Operator], bool]) -> NDArray[np.bool_]:
+    """Return a mask of `rows` (dtype EXECUTION): True where `accepts` is true of the row's operator."""
+    is_accepted = np.array([accepts(operator) for operator in capture.operators] + [False], np.bool_)
+    mask: NDArray[np.bool_] = is_accepted[rows["operator"]]
+    return mask
 
 
 def communicates(operator: Operator) -> bool:
-    """Whether an operator is a communication between devices, which some sources list among those that compute."""
+    """Return True for communication between devices, which some sources list among the operators that compute."""
     return operator.side == COMMUNICATION or is_collective(operator.type)
 
 
 def is_collective(kind: str) -> bool:
-    """Whether operators of a type are a communication between devices."""
+    """Return True if operators of a type are communication between devices."""
     return kind.lower().startswith(_COLLECTIVES)
 
 
 def computes(operator: Operator) -> bool:
-    """Whether an operator is the device's own work."""
+    """Return True if an operator is the device's own work."""
     return operator.side != CPU and not communicates(operator)
-
-
-def grouped(keys: NDArray[np.int64], values: NDArray[np.int64], groups: int) -> dict[str, NDArray[np.int64]]:
-    """`count`, `total`, `min` and `max` of the values of each key below `groups`, exact; 0 where there is none."""
-    order = np.argsort(keys, kind="stable")
-    count = np.bincount(keys, minlength=groups).astype(np.int64)
-    found = {"count": count, **{name: np.zeros(groups, np.int64) for name in ("total", "min", "max")}}
-    places = np.flatnonzero(count)
-    if len(places):
-        first = np.concatenate([[0], np.cumsum(count[places])[:-1]])
-        ordered = values[order]
-        for name, ufunc in (("total", np.add), ("min", np.minimum), ("max", np.maximum)):
-            found[name][places] = ufunc.reduceat(ordered, first)
-    return found
-
-
-def masked(values: NDArray[Any], is_missing: NDArray[np.bool_]) -> NDArray[Any]:
-    """`values`, masked where `is_missing`; plain where nothing is."""
-    if not is_missing.any():
-        return values
-    result: NDArray[Any] = np.ma.MaskedArray(values, is_missing)
-    return result
-
-
-def unmissing(values: NDArray[Any]) -> NDArray[Any]:
-    """`values`, masked where they are `MISSING`."""
-    return masked(values, values == MISSING)
-
-
-def distinct(keys: Sequence[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The different keys as they are first met, and for each key its place among them."""
-    known: dict[Any, int] = {}
-    places = np.fromiter((known.setdefault(key, len(known)) for key in keys), np.int64, len(keys))
-    return list(known), places

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from instrument.analyse import trace_files
 from instrument.codec import event, trace
 from instrument.errors import NoSuchRun
-from instrument.runs import traces
 from instrument.runs.run import read_run
 from instrument.values import Event, Item, Trace
 from tests.runs.build import SECONDS, framed
@@ -34,7 +34,7 @@ def write(directory: Path, pieces: Iterable[Trace], seconds: int = SECONDS) -> P
     return path
 
 
-def contents(window: traces.Window) -> dict[str, bytes]:
+def contents(window: trace_files.StoredWindow) -> dict[str, bytes]:
     return {name: b"".join(parts) for name, parts in window.files.items()}
 
 
@@ -44,7 +44,7 @@ def test_files_are_put_together(tmp_path: Path) -> None:
         piece("a", b"12", 0, 5), piece("b/c", b"x"), piece("a", b"345", 2, 5), piece("e", b""),
         piece("a", b"other", window=1), piece("a", b"device", device=1),
     ]  # fmt: skip
-    found = traces.windows(write(tmp_path, pieces))
+    found = trace_files.windows(write(tmp_path, pieces))
     assert [(one.number, one.device, contents(one), one.problems) for one in found] == [
         (0, 0, {"a": b"12345", "b/c": b"x", "e": b""}, []),
         (1, 0, {"a": b"other"}, []),
@@ -59,7 +59,7 @@ def test_a_directory_has_all_its_files(tmp_path: Path) -> None:
     later = write(tmp_path, [piece("a", b"2")], SECONDS + 1)
     first = write(tmp_path, [piece("a", b"1")])
     (tmp_path / f"events.out.events.summary.{SECONDS}.{HOST}").write_bytes(b"")
-    found = traces.windows(tmp_path)
+    found = trace_files.windows(tmp_path)
     assert [(one.path, contents(one)) for one in found] == [(str(first), {"a": b"1"}), (str(later), {"a": b"2"})]
     run = read_run(tmp_path)
     assert run.files == [str(tmp_path / f"events.out.events.summary.{SECONDS}.{HOST}")]
@@ -68,7 +68,9 @@ def test_a_directory_has_all_its_files(tmp_path: Path) -> None:
 
 def test_gaps_are_named(tmp_path: Path) -> None:
     """A piece that does not follow is left out, and so is what is behind it; both are said with their sizes."""
-    (found,) = traces.windows(write(tmp_path, [piece("a", b"12", 0, 9), piece("a", b"56789", 4, 9), piece("b", b"1")]))
+    (found,) = trace_files.windows(
+        write(tmp_path, [piece("a", b"12", 0, 9), piece("a", b"56789", 4, 9), piece("b", b"1")])
+    )
     assert contents(found) == {"a": b"12", "b": b"1"}
     assert found.problems == [
         ("a", "a piece at 4 of 9 bytes follows the first 2 of 9", 5),
@@ -77,7 +79,7 @@ def test_gaps_are_named(tmp_path: Path) -> None:
 
 
 def test_a_file_written_twice_is_told(tmp_path: Path) -> None:
-    (found,) = traces.windows(write(tmp_path, [piece("a", b"12"), piece("a", b"34")]))
+    (found,) = trace_files.windows(write(tmp_path, [piece("a", b"12"), piece("a", b"34")]))
     assert contents(found) == {"a": b"12"}
     assert found.problems == [("a", "a piece at 0 of 2 bytes follows the first 2 of 2", 2)]
 
@@ -94,7 +96,7 @@ def test_a_cut_file_keeps_what_is_whole(tmp_path: Path, rng: np.random.Generator
     whole = path.read_bytes()
     for size in rng.integers(200, len(whole), 40).tolist():
         path.write_bytes(whole[:size])
-        (found,) = traces.windows(path)
+        (found,) = trace_files.windows(path)
         missing = {name: len(files[name]) - len(data) for name, data in contents(found).items()}
         assert all(files[name].startswith(data) for name, data in contents(found).items())
         told = {one.file: one.amount for one in found.problems if one.file in files}
@@ -107,7 +109,7 @@ def test_a_broken_frame_is_told(tmp_path: Path) -> None:
     parts[2] = parts[2][:40] + b"?" + parts[2][41:]
     path = tmp_path / f"events.out.events.profile.{SECONDS}.{HOST}"
     path.write_bytes(b"".join(parts))
-    (found,) = traces.windows(path)
+    (found,) = trace_files.windows(path)
     assert contents(found) == {"a": b"x" * 50, "c": b"z"}
     ((file, what, amount),) = found.problems
     assert (file, amount) == (str(path), len(parts[2]))
@@ -118,22 +120,22 @@ def test_a_message_that_is_none_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, [piece("a", b"1")])
     with path.open("ab") as file:
         file.write(framed([b"\xa2\x06\x02\x08"]))
-    (found,) = traces.windows(path)
+    (found,) = trace_files.windows(path)
     assert [one.file for one in found.problems] == [str(path)]
 
 
 def test_what_is_no_profile_is_refused(tmp_path: Path) -> None:
     """Nothing, a file without a window and a file that is none at all: each says what it is."""
     with pytest.raises(NoSuchRun, match="holds no trace event file"):
-        traces.windows(tmp_path)
+        trace_files.windows(tmp_path)
     empty = write(tmp_path, [])
     with pytest.raises(NoSuchRun, match=r"holds no window of a profile$"):
-        traces.windows(empty)
+        trace_files.windows(empty)
     (tmp_path / "text").write_text("not an event file")
     with pytest.raises(NoSuchRun, match=r"text is a text file; a profile is a run, one of its trace event files"):
-        traces.windows(tmp_path / "text")
+        trace_files.windows(tmp_path / "text")
     with pytest.raises(OSError, match="missing"):
-        traces.windows(tmp_path / "missing")
+        trace_files.windows(tmp_path / "missing")
 
 
 def test_random_bytes_never_raise_anything_else(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -146,7 +148,7 @@ def test_random_bytes_never_raise_anything_else(tmp_path: Path, rng: np.random.G
             data[place] = int(rng.integers(0, 256))
         path.write_bytes(bytes(data))
         try:
-            found = traces.windows(path)
+            found = trace_files.windows(path)
         except NoSuchRun:
             continue
         for one in found:

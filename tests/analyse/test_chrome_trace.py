@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from instrument.analyse import timeline
+from instrument.analyse import chrome_trace
 from instrument.trace.events import CPU, MISSING, SPAN_USER, Operator, Problem
 from instrument.trace.files import from_directory
 from instrument.trace.load import captures
@@ -51,8 +51,8 @@ def test_captures_of_the_wall_clock_share_an_axis(tmp_path: Path) -> None:
     assert trace["otherData"]["alignment"].startswith(
         "The clocks of these devices cannot be aligned with the wall clock: 2 (device)."
     )
-    assert timeline.alignment([first, third]) in str(profile_of(first, third)).replace("\n", " ")
-    assert timeline.alignment([first, second]) == timeline.alignment([third]) == ""
+    assert chrome_trace.alignment([first, third]) in str(profile_of(first, third)).replace("\n", " ")
+    assert chrome_trace.alignment([first, second]) == chrome_trace.alignment([third]) == ""
     assert [one["base_ns"] for one in trace["otherData"]["captures"]] == [T0 + 200, T0 + 200, 77_000]
 
 
@@ -61,8 +61,8 @@ def test_impossible_events_are_left_out_and_counted(tmp_path: Path) -> None:
     good = [(T0 + 10 * place, 5, 0) for place in range(100)]
     bad = [(0, 0, 0)] * 5 + [(T0 + 50, -3, 0)] * 2 + [(T0 + 60, MISSING, 0), (T0 + 70, 10**16, 0)]
     path = tmp_path / "trace.json"
-    result = timeline.write([capture([operator("a")], executions(*bad, *good))], path)
-    assert result == timeline.Written(100, {"zero_timestamp": 5, "open": 1, "negative": 2, "too_long": 1})
+    result = chrome_trace.write([capture([operator("a")], executions(*bad, *good))], path)
+    assert result == chrome_trace.Written(100, {"zero_timestamp": 5, "open": 1, "negative": 2, "too_long": 1})
     trace = loaded(path)
     (lane,) = lanes_of(trace).values()
     assert (len(lane), lane[0], lane[-1]) == (100, ("a", 0, 5), ("a", 990, 5))
@@ -93,8 +93,8 @@ def test_any_name_is_valid_json(tmp_path: Path, name: str) -> None:
 def test_compressed_is_the_same(tmp_path: Path) -> None:
     """`.gz` holds the same bytes."""
     one = training()
-    timeline.write([one], tmp_path / "a.json")
-    timeline.write([one], str(tmp_path / "b.json.gz"))
+    chrome_trace.write([one], tmp_path / "a.json")
+    chrome_trace.write([one], str(tmp_path / "b.json.gz"))
     assert gzip.decompress((tmp_path / "b.json.gz").read_bytes()) == (tmp_path / "a.json").read_bytes()
 
 
@@ -112,20 +112,20 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
     def fail(*_: object) -> NoReturn:
         raise OSError("disk full")
 
-    monkeypatch.setattr(timeline, "_microseconds", fail)
+    monkeypatch.setattr(chrome_trace, "_microseconds", fail)
     with pytest.raises(OSError, match="disk full"):
-        timeline.write([training()], path)
+        chrome_trace.write([training()], path)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["trace.json"]
     with pytest.raises(FileNotFoundError):
-        timeline.write([], tmp_path / "absent" / "trace.json")
+        chrome_trace.write([], tmp_path / "absent" / "trace.json")
 
 
 def test_blocks_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a block ends makes no difference."""
-    timeline.write([training(20)], tmp_path / "a.json")
-    monkeypatch.setattr(timeline, "_BLOCK_ROWS", 3)
-    timeline.write([training(20)], tmp_path / "b.json")
+    chrome_trace.write([training(20)], tmp_path / "a.json")
+    monkeypatch.setattr(chrome_trace, "_BLOCK_ROWS", 3)
+    chrome_trace.write([training(20)], tmp_path / "b.json")
     a, b = (json.loads((tmp_path / name).read_bytes()) for name in ("a.json", "b.json"))
     assert a == b
 
@@ -147,9 +147,9 @@ def test_blocks_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_samples(tmp_path: Path, name: str, events: int) -> None:
     """Everything with a time is drawn, rightly nested, and nothing is left out."""
-    result = timeline.write(captures(from_directory(SAMPLES / name)), tmp_path / "trace.json")
+    result = chrome_trace.write(captures(from_directory(SAMPLES / name)), tmp_path / "trace.json")
     trace = loaded(tmp_path / "trace.json")
-    assert result == timeline.Written(events, {})
+    assert result == chrome_trace.Written(events, {})
     assert sum(event["ph"] != "M" for event in trace["traceEvents"]) == events
 
 
@@ -159,5 +159,5 @@ def test_a_million_events(tmp_path: Path) -> None:
     count = 10**6
     rows = executions(*[(T0, 1000, 0, 7, 1)] * 1000)[np.arange(count) % 1000]
     rows["start_ns"] += np.arange(count) * 1037
-    result = timeline.write([capture([operator("Default/network/Conv2D-op1")], rows)], tmp_path / "trace.json")
-    assert result == timeline.Written(count, {})
+    result = chrome_trace.write([capture([operator("Default/network/Conv2D-op1")], rows)], tmp_path / "trace.json")
+    assert result == chrome_trace.Written(count, {})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from instrument.analyse.compare import Comparison, compare
+from instrument.analyse.comparison import Comparison, compare
 from instrument.analyse.profile import profile
 from instrument.trace.events import CPU, GPU, Capture
 from tests.analyse.build import T0, capture, column, executions, marked, operator, profile_of, training

@@ -1,4 +1,4 @@
-"""Two profiles side by side: what became faster or slower, and what only one of them has.
+"""Compare two profiles: the parts of a step, the steps and the operators with their differences.
 
 Profiles may be of other devices or of other versions of a network. An operator is matched by its full name and side,
 then by its full name; what then is left, by its name without the number that a compilation gives it, where that is
@@ -18,7 +18,7 @@ from instrument.analyse.table import Table
 from instrument.trace.events import MISSING
 
 if TYPE_CHECKING:
-    from instrument.analyse.profile import Profile
+    from instrument.analyse.tables import ProfileTables
 
 _NUMBER = re.compile(r"(?:-op|_)\d+$")
 _BASE, _NEW = "base only", "new only"
@@ -29,7 +29,7 @@ _Pair = tuple[_Row, _Row]
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What `compare` found. A difference is always new - base: below 0 the new one is faster.
+    """Tables of two profiles side by side. A difference is always new - base: below 0 the new one is faster.
 
     `steps` has the parts of the mean step, `each_step` every step by its number; `operators` and `operator_types` have
     what is in both, the largest difference first; `unmatched` the operators that only one of them has.
@@ -43,7 +43,7 @@ class Comparison:
     unmatched: Table
 
     def tables(self) -> list[Table]:
-        """All tables, in the order in which they are shown."""
+        """Return all tables, in the order in which they are shown."""
         return [self.steps, self.each_step, self.operators, self.operator_types, self.unmatched]
 
     def text(self, row_limit: int | None = 20, screen: Screen = UNLIMITED) -> str:
@@ -58,19 +58,19 @@ class Comparison:
         return "".join(table._repr_html_() for table in self.tables())
 
 
-def compare(base: Profile, new: Profile) -> Comparison:
-    """`new` beside `base`: times in ns, differences in ns and in percent of `base`, masked where one is not known.
+def compare(base: ProfileTables, new: ProfileTables) -> Comparison:
+    """Compare `new` with `base`: times in ns, differences in ns and in percent of `base`, masked if not known.
 
     The time of operators is by step where both profiles have steps, and otherwise the sum over the window. On the CPU,
     executions that are in no step, as those of an evaluation are, are left out.
     """
-    (base, lost), (new, also_lost) = (_in_steps(one) for one in (base, new))
+    (base, lost), (new, also_lost) = _in_steps(base), _in_steps(new)
     pairs, single = _matched(base.operators.records(), new.operators.records())
     by_step = bool(len(base.capture.steps) and len(new.capture.steps))
     steps = (len(base.capture.steps), len(new.capture.steps)) if by_step else (1, 1)
     title = ", ".join(
-        f"{what}: {one.path} ({one.target} {one.device}, {len(one.capture.steps)} steps)"
-        for what, one in (("base", base), ("new", new))
+        f"{which}: {profile.path} ({profile.target} {profile.device}, {len(profile.capture.steps)} steps)"
+        for which, profile in (("base", base), ("new", new))
     )
     kinds = _by_type(base.operator_types.records()), _by_type(new.operator_types.records())
     types = [(row, kinds[1][kind]) for kind, row in kinds[0].items() if kind in kinds[1]]
@@ -85,8 +85,8 @@ def compare(base: Profile, new: Profile) -> Comparison:
     )
 
 
-def _in_steps(profile: Profile) -> tuple[Profile, int]:
-    """A profile without the executions that are in no step, and how many these are; all of it where none is in one."""
+def _in_steps(profile: ProfileTables) -> tuple[ProfileTables, int]:
+    """Leave out the executions that are in no step, and count them; keep all of them if none is in a step."""
     steps, executions = profile.capture.steps["step"], profile.capture.executions["step"]
     outside = int((executions == MISSING).sum())
     is_of_host = profile.target == "cpu"  # a device's own steps may begin behind the fetch of their data
@@ -95,7 +95,7 @@ def _in_steps(profile: Profile) -> tuple[Profile, int]:
     return profile.of_steps(int(steps.min()), int(steps.max())), outside
 
 
-# ---------------------------------------------------------------- who belongs to whom
+# ---------------------------------------------------------------- matching
 
 
 def _matched(base: Sequence[_Row], new: Sequence[_Row]) -> tuple[list[_Pair], list[tuple[str, _Row]]]:
@@ -106,50 +106,48 @@ def _matched(base: Sequence[_Row], new: Sequence[_Row]) -> tuple[list[_Pair], li
         lambda row: _NUMBER.sub("", row["full_name"]),
     )
     for key in keys:
-        found = _unique(base, key), _unique(new, key)
-        pairs += [(row, found[1][name]) for name, row in found[0].items() if name in found[1]]
+        in_base, in_new = _unique(base, key), _unique(new, key)
+        pairs += [(row, in_new[name]) for name, row in in_base.items() if name in in_new]
         taken = {id(row) for pair in pairs for row in pair}
         base, new = ([row for row in rows if id(row) not in taken] for rows in (base, new))
     return pairs, [(_BASE, row) for row in base] + [(_NEW, row) for row in new]
 
 
 def _unique(rows: Sequence[_Row], key: Callable[[_Row], Any]) -> dict[Any, _Row]:
-    """The rows whose key no other one has."""
+    """Return the rows whose key no other row has, by that key."""
     keys = [key(row) for row in rows]
     count = Counter(keys)
     return {name: row for name, row in zip(keys, rows, strict=True) if count[name] == 1}
 
 
 def _by_type(rows: Sequence[_Row]) -> dict[str, dict[str, Any]]:
-    """Rows of one type put together, wherever they run: another device has other sides."""
-    found: dict[str, dict[str, Any]] = {}
+    """Add up the rows of one type, wherever they run: another device has other sides."""
+    types: dict[str, dict[str, Any]] = {}
     for row in rows:
-        total = found.setdefault(row["type"], {"type": row["type"], "side": "", "count": 0, "total_ns": 0})
+        total = types.setdefault(row["type"], {"type": row["type"], "side": "", "count": 0, "total_ns": 0})
         total["side"] = ", ".join(filter(None, (total["side"], row["side"])))
         for name in ("count", "total_ns"):
             total[name] += row[name]
         total["mean_ns"] = total["total_ns"] / max(total["count"], 1)
-    return found
+    return types
 
 
 # ---------------------------------------------------------------- tables
 
 
 def _differences(base: Sequence[float | None], new: Sequence[float | None]) -> dict[str, list[float | None]]:
-    """new - base, and the same in percent of base; None where one is not known, or base is 0."""
-    pairs = list(zip(base, new, strict=True))
-    difference = [None if one is None or two is None else two - one for one, two in pairs]
+    """Return new - base, and the same in percent of base; None if either is not known, or base is 0."""
+    difference = [None if old is None or now is None else now - old for old, now in zip(base, new, strict=True)]
     percent = [
-        None if change is None or not one else 100 * change / one
-        for change, one in zip(difference, base, strict=True)
-    ]  # fmt: skip
+        None if change is None or not old else 100 * change / old for change, old in zip(difference, base, strict=True)
+    ]
     return {"difference_ns": difference, "difference_percent": percent}
 
 
 def _parts(base: Sequence[_Row], new: Sequence[_Row], has_steps: bool) -> Table:
-    """The parts of a step; both tables have the same parts. Without steps a row would be a whole window: none then."""
+    """Compare the parts of a step, which both tables have. Without steps a row would be a whole window: none then."""
     base, new = (base, new) if has_steps else ((), ())
-    columns: dict[str, Any] = {"part": [row["part"] for row in base]}
+    columns: dict[str, list[Any]] = {"part": [row["part"] for row in base]}
     for name in ("mean_ns", "median_ns"):
         columns |= {f"base_{name}": [row[name] for row in base], f"new_{name}": [row[name] for row in new]}
     columns |= _differences(columns["base_mean_ns"], columns["new_mean_ns"])
@@ -157,25 +155,29 @@ def _parts(base: Sequence[_Row], new: Sequence[_Row], has_steps: bool) -> Table:
 
 
 def _each_step(base: Sequence[_Row], new: Sequence[_Row]) -> Table:
-    """Every step that has a number, of the first graph where it has several; None where one of them lacks it."""
-    found: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
-    for rows, steps in ((base, found[0]), (new, found[1])):
-        for row in rows:
-            if row["step"] is not None:
-                steps.setdefault(row["step"], row["total_ns"])
-    numbers = sorted({*found[0], *found[1]})
-    columns: dict[str, Any] = {"step": numbers}
-    columns |= {"base_total_ns": [found[0].get(number) for number in numbers]}
-    columns |= {"new_total_ns": [found[1].get(number) for number in numbers]}
+    """Compare every step that has a number, of the first graph where it has several; None where it is absent."""
+    in_base, in_new = _totals(base), _totals(new)
+    numbers = sorted({*in_base, *in_new})
+    columns: dict[str, list[Any]] = {"step": numbers}
+    columns |= {"base_total_ns": [in_base.get(number) for number in numbers]}
+    columns |= {"new_total_ns": [in_new.get(number) for number in numbers]}
     columns |= _differences(columns["base_total_ns"], columns["new_total_ns"])
-    apart = sum((number in found[0]) != (number in found[1]) for number in numbers)
+    apart = len(in_base.keys() ^ in_new.keys())
     notes = [f"{apart} steps are in one profile only."] if apart else []
     return Table("compared_steps", columns, "Steps by their number", notes)
 
 
+def _totals(rows: Sequence[_Row]) -> dict[int, int | None]:
+    totals: dict[int, int | None] = {}
+    for row in rows:
+        if row["step"] is not None:
+            totals.setdefault(row["step"], row["total_ns"])
+    return totals
+
+
 def _operators(table: Table, name: str, pairs: Sequence[_Pair], steps: tuple[int, int], by_step: bool) -> Table:
-    what = "step_ns" if by_step else "total_ns"
-    columns: dict[str, Any] = {name: [base[name] for base, _ in pairs]}
+    time = "step_ns" if by_step else "total_ns"
+    columns: dict[str, list[Any]] = {name: [base[name] for base, _ in pairs]}
     sides = [(base["side"], new["side"]) for base, new in pairs]
     columns |= {"base_side": [side for side, _ in sides], "new_side": [side for _, side in sides]}
     for column in ("count", "mean_ns"):
@@ -183,8 +185,8 @@ def _operators(table: Table, name: str, pairs: Sequence[_Pair], steps: tuple[int
         columns |= {f"new_{column}": [new[column] for _, new in pairs]}
     for place, which in enumerate(("base", "new")):
         totals = [pair[place]["total_ns"] for pair in pairs]
-        columns[f"{which}_{what}"] = [total / steps[place] for total in totals] if by_step else totals
-    columns |= _differences(columns[f"base_{what}"], columns[f"new_{what}"])
+        columns[f"{which}_{time}"] = [total / steps[place] for total in totals] if by_step else totals
+    columns |= _differences(columns[f"base_{time}"], columns[f"new_{time}"])
     order = sorted(range(len(pairs)), key=lambda place: -abs(columns["difference_ns"][place]))
     notes = [*table.notes, *([] if by_step else [f"{_NO_STEPS} Times are sums over the windows."])]
     ordered = {key: [values[place] for place in order] for key, values in columns.items()}
@@ -192,8 +194,8 @@ def _operators(table: Table, name: str, pairs: Sequence[_Pair], steps: tuple[int
 
 
 def _unmatched(single: Sequence[tuple[str, _Row]]) -> Table:
-    rows = sorted(single, key=lambda one: -one[1]["total_ns"])
-    columns: dict[str, Any] = {"where": [where for where, _ in rows]}
+    rows = sorted(single, key=lambda pair: -pair[1]["total_ns"])
+    columns: dict[str, list[Any]] = {"where": [where for where, _ in rows]}
     for name in ("full_name", "type", "side", "count", "total_ns", "mean_ns"):
         columns[name] = [row[name] for _, row in rows]
     return Table("unmatched_operators", columns, "Operators in one profile only")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from instrument import marks, span
-from instrument.profiler.spans import RECORD, records
+from instrument.profiler.window import MARK, mark_records
 
 NAMES = ["start_ns", "duration_ns", "thread", "number", "name", "kind"]
 
@@ -26,14 +26,14 @@ def window() -> Iterator[marks.Window]:
 
 
 def named(window: marks.Window, kind: int = marks.USER) -> list[str]:
-    found, names = records(window)
+    found, names = mark_records(window)
     return [names[one["name"]] for one in found if one["kind"] == kind]
 
 
 def test_a_record_has_forty_bytes() -> None:
     """As the trace says: start, duration, thread, number (8 bytes each), name (4), kind (1) and 3 bytes of padding."""
-    assert RECORD.itemsize == 40
-    assert [RECORD.fields[name][1] for name in NAMES] == [0, 8, 16, 24, 32, 36]  # type: ignore[index]
+    assert MARK.itemsize == 40
+    assert [MARK.fields[name][1] for name in NAMES] == [0, 8, 16, 24, 32, 36]  # type: ignore[index]
 
 
 def test_a_span_is_marked_while_a_window_is_open(window: marks.Window) -> None:
@@ -43,7 +43,7 @@ def test_a_span_is_marked_while_a_window_is_open(window: marks.Window) -> None:
     marks.close_window()
     with span("later"):
         pass
-    found, names = records(window)
+    found, names = mark_records(window)
     assert [names[one["name"]] for one in found] == ["outer", "inner"]
     outer, inner = found
     assert outer["start_ns"] <= inner["start_ns"]
@@ -99,7 +99,7 @@ def test_threads_have_lanes_of_their_own(window: marks.Window) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found, names = records(window)
+    found, names = mark_records(window)
     assert sorted(names) == ["a", "b"]
     assert len(found) == 8 * 400
     assert (found["duration_ns"] >= 0).all()
@@ -125,7 +125,7 @@ def test_spans_across_the_borders_of_a_window() -> None:
     across.__enter__()
     marks.close_window()
     across.__exit__(None, None, None)
-    found, names = records(window)
+    found, names = mark_records(window)
     assert [(names[one["name"]], int(one["duration_ns"])) for one in found] == [("across", marks.STILL_OPEN)]
 
 
@@ -148,7 +148,7 @@ def test_marks_are_limited() -> None:
         with span("x"):
             pass
     marks.close_window()
-    assert (len(records(window)[0]), window.dropped) == (10, 15)
+    assert (len(mark_records(window)[0]), window.dropped) == (10, 15)
 
 
 def test_names_are_limited(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_a_step_lasts_from_the_end_of_the_one_before(window: marks.Window) -> No
             marks.end_step(step)
     for _ in range(2):
         marks.end_epoch(1)
-    found, _ = records(window)
+    found, _ = mark_records(window)
     steps, epochs = found[found["kind"] == marks.STEP], found[found["kind"] == marks.EPOCH]
     assert steps["number"].tolist() == [1, 2]
     assert epochs["number"].tolist() == [1]
@@ -194,7 +194,7 @@ def test_one_source_of_steps_a_window(window: marks.Window) -> None:
     window.add_step("a", 8, 1, 2)
     window.add_open_step("b", 1, 5)
     window.add_open_step("a", 9, 5)
-    found, _ = records(window)
+    found, _ = mark_records(window)
     assert [(int(one["number"]), int(one["duration_ns"])) for one in found] == [(7, 1), (8, 1), (9, -1)]
 
 
@@ -246,7 +246,7 @@ def test_a_clock_that_is_set_neither_loses_nor_stretches_a_step(monkeypatch: pyt
             marks.end_step(step)
     finally:
         marks.close_window()
-    found, names = records(window)
+    found, names = mark_records(window)
     steps = found[found["kind"] == marks.STEP]
     assert steps["number"].tolist() == [1, 2, 3, 4, 5]
     assert (steps["start_ns"][1:] == steps["start_ns"][:-1] + steps["duration_ns"][:-1]).all()
