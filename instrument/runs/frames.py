@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from instrument.errors import NoSuchRun
 from instrument.runs.hints import nearest
-from instrument.runs.points import import_pandas, quoted
-
-if TYPE_CHECKING:
-    from instrument.runs.run import Run
+from instrument.runs.points import Points, import_pandas, quoted
 
 #: Columns of every frame, in their order.
 COLUMNS = ("run", "tag", "step", "wall_time", "value", "device", "host")
+
+
+class HasSeries(Protocol):
+    """A run, as far as its series go."""
+
+    def tags(self) -> dict[str, list[str]]:
+        """Return the tags of each kind."""
+
+    def points(self, kind: str, tag: str, superseded: bool = False) -> Points:
+        """Return one series."""
 
 
 def matches(tag: str, pattern: str) -> bool:
@@ -22,7 +29,7 @@ def matches(tag: str, pattern: str) -> bool:
     return tag == pattern or fnmatch.fnmatchcase(tag, pattern)
 
 
-def frame(runs: Iterable[tuple[str, Run]], tags: str | Sequence[str], kind: str, superseded: bool) -> Any:
+def frame(runs: Iterable[tuple[str, HasSeries]], tags: str | Sequence[str], kind: str, superseded: bool) -> Any:
     """Return the points of runs, given with their names; see `Run.to_pandas`."""
     pandas = import_pandas()
     patterns = [tags] if isinstance(tags, str) else list(tags)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.runs.columns import Columns, FilePoints, joined
+from instrument.runs.html_view import HtmlView
 from instrument.runs.numbers import NumberPoints
-from instrument.runs.presented import html_of
 from instrument.runs.starts import Origin, Writer, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Points:
+class Points(HtmlView):
     """The points of one tag, ordered by step, then by time; all columns have one entry a point.
 
     `step` is int64, `wall_time` float64 in seconds since the epoch (UTC), `superseded` bool (all False unless
@@ -162,9 +162,6 @@ class Points:
             return _words(self.decode(index))
         except CorruptMessage as error:
             return f"damaged: {error.__cause__}"
-
-    def _repr_html_(self) -> str:
-        return html_of(self, "points")
 
     def __repr__(self) -> str:
         count = len(self)

@@ -13,7 +13,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar, overload
 
 from instrument import paths
 from instrument.codec import landscape as landscape_codec
@@ -21,13 +21,12 @@ from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.reader import Damage
 from instrument.ringfile import pending
-from instrument.runs import file_kinds, folders, frames, lineage, tail
-from instrument.runs.contents import Contents
+from instrument.runs import file_kinds, folders, frames, tail
 from instrument.runs.hints import absent, listed, nearest, no_event_file, ranges
+from instrument.runs.html_view import HtmlView
 from instrument.runs.ordering import natural
 from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named, quoted
-from instrument.runs.presented import RunLineage, html_of
-from instrument.runs.run_list import Runs as Runs
+from instrument.runs.run_data import RunData, RunLineage
 from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
 from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 
@@ -37,7 +36,7 @@ P = TypeVar("P", bound=Points)
 _CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
 
 
-class Run:
+class Run(HtmlView):
     """What one run recorded: `files` are its event files at `path`, the oldest first, `traces` those of profiles.
 
     With a `rank` only what that rank recorded.
@@ -51,7 +50,7 @@ class Run:
         self.files = self._of_rank(files)
         self.traces = self._of_rank(traces)
         self._is_live = follow
-        self._read: Contents | None = None
+        self._read: RunData | None = None
 
     @property
     def name(self) -> str:
@@ -169,7 +168,7 @@ class Run:
 
     @functools.cached_property
     def _told(self) -> RunLineage:
-        return lineage.put_together(self._contents)
+        return self._contents.lineage()
 
     def profile(self, window: int = -1, device: int | None = None) -> Any:
         """Where the time of the training went, in one window: an `instrument.analyse.profile.Profile`.
@@ -230,7 +229,7 @@ class Run:
     def refresh(self) -> None:
         """Read what has come since: what files have grown by, and new files. Those that are gone are forgotten."""
         if self._read is None:
-            self._read = Contents()
+            self._read = RunData()
         if self.path not in (*self.files, *self.traces):
             self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
         else:
@@ -248,7 +247,7 @@ class Run:
         return tail.follow(self, interval_s, wait)
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> RunData:
         """What the files hold, as they are read."""
         return self._contents
 
@@ -261,7 +260,7 @@ class Run:
         return self._contents.nonfinite()
 
     @property
-    def _contents(self) -> Contents:
+    def _contents(self) -> RunData:
         if self._read is None or self._is_live:
             self._load()
         assert self._read is not None
@@ -271,7 +270,7 @@ class Run:
         if self._is_live:
             self.refresh()
         else:
-            self._read = Contents()
+            self._read = RunData()
             self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
@@ -291,9 +290,6 @@ class Run:
             return f"{sentence}; that tag is read by {' or '.join(others)}()"
         return f"{sentence}; {nearest(tag, self._tags(kind))}"
 
-    def _repr_html_(self) -> str:
-        return html_of(self, "run")
-
     def __repr__(self) -> str:
         rows = [f"Run {self.name!r}: {len(self.files)} event file{'s' * (len(self.files) != 1)} in {self.path!r}"]
         rows += [f"  {kind:<10}{len(tags):>5}  {listed(tags)}" for kind, tags in self.tags().items()]
@@ -311,6 +307,61 @@ class Run:
         told.append(("damage", len(self.damage), ".damage"))
         rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
         return "\n".join(rows)
+
+
+class Runs(HtmlView, list[Run]):
+    """The runs of a tree, ordered by path; `notes` say which folders and links were skipped, and why.
+
+    `runs["adam"]` is the run of that name: its place below the tree, or the end of that where one run alone ends so.
+    """
+
+    def __init__(self, runs: Iterable[Run], notes: list[str], root: str = "") -> None:
+        super().__init__(runs)
+        self.notes = notes
+        self._root = root
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each run: its place below the tree, or for the tree itself the last part of the path."""
+        return [self._name(run) for run in self]
+
+    def _name(self, run: Run) -> str:
+        if not self._root:
+            return run.name
+        below = os.path.relpath(run.path, self._root)
+        return run.name if below == os.curdir else below
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> Run: ...
+    @overload
+    def __getitem__(self, key: slice) -> Runs: ...
+    def __getitem__(self, key: SupportsIndex | slice | str) -> Run | Runs:
+        if isinstance(key, slice):
+            return Runs(super().__getitem__(key), self.notes, self._root)
+        return self._named(key) if isinstance(key, str) else super().__getitem__(key)
+
+    def _named(self, name: str) -> Run:
+        """Return the run of a name.
+
+        Raises:
+            NoSuchRun: there is none, or several end in it; the message names them.
+        """
+        names = self.names
+        found = [run for run, own in zip(self, names, strict=True) if own == name]
+        found = found or [run for run, own in zip(self, names, strict=True) if own.endswith(os.sep + name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several = [self._name(run) for run in found]
+            raise NoSuchRun(f"{len(found)} runs end in {name!r}: {', '.join(several)}; give more of the path")
+        raise NoSuchRun(f"there is no run {name!r}; {nearest(name, names)}")
+
+    def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
+        """Return the points of all runs as one `pandas.DataFrame`; arguments and columns are those of `Run.to_pandas`.
+
+        `frame.pivot_table(index="step", columns="run", values="value")` of one tag has a column a run.
+        """
+        return frames.frame(zip(self.names, self, strict=True), tags, kind, superseded)
 
 
 def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:

@@ -10,21 +10,29 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
-from instrument.codec import tensorboard, tensorboard_outline
+from instrument.codec import lineage, tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.runs.event_file import EventFile, Key, Told
+from instrument.runs.html_view import HtmlView
 from instrument.runs.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
 from instrument.runs.starts import Origin, Writer, joined
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
+_HPARAMS = "hparams"
 
 
-class Contents:
+class RunLineage(HtmlView, dict[str, dict[str, Any]]):
+    """A dictionary that a notebook shows as a table."""
+
+
+class RunData:
     """What a set of event files holds; `read` brings it up to date."""
 
     def __init__(self) -> None:
@@ -160,11 +168,29 @@ class Contents:
             result.setdefault(tuple(all_files), []).append(key)
         return result
 
-    @property
-    def told(self) -> Iterator[Told]:
-        """What the files say of the run, in file order; of several ranks the lowest comes last, as the last counts."""
+    def lineage(self) -> RunLineage:
+        """Return by key what was recorded last; of custom lineage and hyper-parameters of TensorBoard all names.
+
+        A message that cannot be parsed is left out and noted as damage.
+        """
+        result = RunLineage()
+        for place, found in self._told():
+            if isinstance(found, dict):
+                result[_HPARAMS] = {**result.get(_HPARAMS, {}), **found}
+                continue
+            try:
+                fields = lineage.to_dict(found)
+            except CorruptMessage as error:
+                self.note(replace(place, reason=str(error)))
+                continue
+            key = lineage.SECTIONS[found.what]
+            result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
+        return result
+
+    def _told(self) -> Iterator[Told]:
+        """Iterate over the lineage in file order; of several ranks the lowest comes last, as the last counts."""
         files = sorted(self._files.values(), key=lambda file: -file.name.device)
-        return (one for file in files for one in file.told)
+        return (told for file in files for told in file.told)
 
     @property
     def gaps(self) -> list[Gap]:
