@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from instrument.eventfile import crcs, frame
 from instrument.eventfile.access import OpenFile
-from instrument.eventfile.search import Search
+from instrument.eventfile.resync import Resync
 
 WINDOW_BYTES = 1 << 20
 #: Behind damage the window is small at first, as more damage may follow.
@@ -159,7 +159,7 @@ class _Pass:
         self._reader = reader
         self._file = file
         self._size_bytes = size_bytes
-        self._search = Search(file, size_bytes)
+        self._resync = Resync(file, size_bytes)
         self._window_bytes = WINDOW_BYTES
         self._buffer = bytearray()
         #: What was read of long frames whose payloads turned out to be wrong.
@@ -189,11 +189,11 @@ class _Pass:
     def _window(self, offset: int) -> memoryview:
         """The bytes from `offset` on: a window, or the whole of a larger frame."""
         wanted = min(self._window_bytes, self._size_bytes - offset)
-        length = self._search.length(offset)
+        length = self._resync.length(offset)
         whole = frame.OVERHEAD_BYTES + (length or 0)
         if length is not None and wanted < whole <= self._size_bytes - offset:
             # A hostile file has thousands of long frames over each other, all of them wrong.
-            is_plausible = self._wasted_bytes <= self._size_bytes or self._search.is_valid(offset, length)
+            is_plausible = self._wasted_bytes <= self._size_bytes or self._resync.is_valid(offset, length)
             wanted = whole if is_plausible else wanted
         if len(self._buffer) < wanted:
             self._buffer = bytearray(wanted)
@@ -201,18 +201,18 @@ class _Pass:
         filled = self._file.fill(view, offset)
         if filled < wanted:  # it was cut meanwhile
             self._size_bytes = offset + filled
-            self._search = Search(self._file, self._size_bytes)
+            self._resync = Resync(self._file, self._size_bytes)
         return view[:filled]
 
     def _skip(self, offset: int) -> int:
         """Note what stands at `offset` and does not begin a whole frame; where to read on."""
         is_whole = self._size_bytes - offset >= frame.HEADER.size
-        has_length = is_whole and self._search.length(offset) is not None
+        has_length = is_whole and self._resync.length(offset) is not None
         if has_length and self._is_in_file(offset):
-            following = self._search.resume(offset)
+            following = self._resync.resume(offset)
             self._reader.add(offset, following - offset, WRONG_PAYLOAD)
             return following
-        following = self._search.find(offset + 1)
+        following = self._resync.find(offset + 1)
         if is_whole and not has_length:
             self._reader.add(offset, following - offset, WRONG_LENGTH)
             return following
@@ -222,7 +222,7 @@ class _Pass:
         return following
 
     def _is_in_file(self, offset: int) -> bool:
-        length = self._search.length(offset)
+        length = self._resync.length(offset)
         return length is not None and frame.OVERHEAD_BYTES + length <= self._size_bytes - offset
 
     def _note_payloads(self, base: int, bad: Indices, lengths: Indices, following: int) -> int:
@@ -232,7 +232,7 @@ class _Pass:
             end = offset + frame.OVERHEAD_BYTES + int(lengths[index])
             self._wasted_bytes += int(lengths[index]) if lengths[index] > self._window_bytes else 0
             if index == len(lengths) - 1:  # the frames before it are followed by a header, as `resume` demands
-                end = following = self._search.resume(offset)
+                end = following = self._resync.resume(offset)
             self._reader.add(offset, end - offset, WRONG_PAYLOAD)
         return following
 

@@ -22,7 +22,7 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Block, BlockReader, Damage, Group, note
-from instrument.runs import alike, irregular
+from instrument.runs import columnar, irregular
 from instrument.runs.columns import FilePoints, Payload
 from instrument.runs.numbers import MOST_TAGS, NumberPoints, Numbers, Points, Rows
 from instrument.values import TRACE_KIND, End, Gap, Lineage, Start
@@ -106,7 +106,7 @@ class EventFile:
         self._last = b""
         self._numbers = Numbers()
         if self.name.kind == names.TENSORBOARD:
-            self._dialect, self._recall = _tensorboard(self._plugins), alike.Recall()
+            self._dialect, self._recall = _tensorboard(self._plugins), columnar.Recall()
         else:
             self._dialect, self._recall = _MINDSPORE, _RECALL
         self._irregular = irregular.Irregular(self._dialect, self._number_of)
@@ -212,19 +212,19 @@ class EventFile:
             self._take_lineage(block)
             return
         groups = self._go_on(block)
-        families, left = [], []
+        batches, left = [], []
         for group in groups:
             read = functools.partial(self._outline, block, group.length)
             recall = functools.partial(self._recalled, block, group.length)
-            for found in alike.families(group, read, recall):
-                if isinstance(found, alike.Family):
-                    families.append(found)
+            for found in columnar.batches(group, read, recall):
+                if isinstance(found, columnar.Batch):
+                    batches.append(found)
                 else:
                     left.append(found)
-        if left and irregular.is_cheaper([family.group for family in families], left):
-            left, families = [*left, *(family.group for family in families)], []
-        for family in families:
-            self._take_family(block, family)
+        if left and irregular.is_cheaper([batch.group for batch in batches], left):
+            left, batches = [*left, *(batch.group for batch in batches)], []
+        for batch in batches:
+            self._take_batch(block, batch)
         if left:
             self._take_irregular(block, left)
         self._numbers.end_block()
@@ -255,7 +255,7 @@ class EventFile:
         return self._recall.find(block.data[start : start + length])
 
     def _take_irregular(self, block: Block, groups: list[Group]) -> None:
-        """Take the payloads that belong to no family, in file order."""
+        """Take the payloads that belong to no batch, in file order."""
         starts = np.concatenate([group.starts for group in groups])
         lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
         order = np.argsort(starts, kind="stable")
@@ -316,19 +316,19 @@ class EventFile:
         if last > self.last_wall_time:
             self.last_wall_time = last
 
-    def _take_family(self, block: Block, family: alike.Family) -> None:
-        group, found = family.group, family.outline
+    def _take_batch(self, block: Block, batch: columnar.Batch) -> None:
+        group, found = batch.group, batch.outline
         for problem in found.problems:
             self._note(block, int(group.starts[0]), group.length, problem)
         if not found.places:
             return
-        rows = Rows(block.base + group.starts, family.steps(), family.wall_times())
+        rows = Rows(block.base + group.starts, batch.steps(), batch.wall_times())
         self._span(rows.wall_time)
         tags = self._tags(found.places)
         if sum(one.ids.size for one in tags) < len(found.places):
             self._leave_out(block, int(group.starts[0]), group.length, _TAGS)
         for one in tags:
-            raw = family.numbers(one.starts, one.size)
+            raw = batch.numbers(one.starts, one.size)
             if one.is_unique:
                 self._numbers.add_rows(one.ids, rows, raw)
                 continue
@@ -458,7 +458,7 @@ def _number(content: memoryview) -> float:
 
 _MINDSPORE = irregular.Dialect(outline.mindspore, outline.take_value, frozenset(outline.OWN), outline.PLAIN_KEY)
 #: The runs of a tree mostly record the same.
-_RECALL = alike.Recall()
+_RECALL = columnar.Recall()
 
 
 def _tensorboard(plugins: tensorboard_outline.Plugins) -> irregular.Dialect:

@@ -55,10 +55,10 @@ class Found(NamedTuple):
     alone: list[int]
 
 
-def is_cheaper(families: list[Group], left: list[Group]) -> bool:
-    """Return True where most events belong to no family: the others are taken with them then, as they come round."""
+def is_cheaper(batches: list[Group], left: list[Group]) -> bool:
+    """Return True where most events belong to no batch: the others are taken with them then, as they come round."""
     count = sum(group.starts.size for group in left)
-    return count >= _MANY_EVENTS and count > sum(group.starts.size for group in families)
+    return count >= _MANY_EVENTS and count > sum(group.starts.size for group in batches)
 
 
 def is_worth_it(data: memoryview, starts: Indices, lengths: Indices) -> bool:

@@ -1,13 +1,12 @@
-"""The values of many events at once, whatever the events have in common: where each one begins and ends.
+"""Find where each value of many events begins and ends, whatever layouts the events have.
 
-Events of one layout are compared with each other (`instrument.runs.alike`). Where a training records other tags in each
-step, or every value is an event of its own, there is no such layout, and a call for each field of each event takes
-microseconds. Here heads are read in step with each other, a byte position of all events at a time. The values in a long
-summary are found the other way round: every place that looks like the beginning of a value is a candidate, and those
-that follow each other without a gap from the beginning of the summary on are its values.
+Events of one layout are compared with each other (`instrument.runs.columnar`). If a training records other tags in each
+step, or each value as an event, there is no such layout, and a call for each field of each event takes microseconds.
+Here heads are read in step with each other, one byte position of all events at a time. The values in a long summary are
+found the other way round: every place that looks like the beginning of a value is a candidate, and the candidates that
+follow each other without a gap from the beginning of the summary are its values.
 
-An event that holds anything else than a time, a step, a summary and fields that nobody reads is not `plain`: whoever
-asks reads it alone.
+An event is not `plain` if it holds more than a time, a step, a summary and unknown fields: it is read by itself.
 """
 
 from __future__ import annotations
