@@ -32,7 +32,7 @@ _tails: dict[Identity, Tail] = {}
 
 
 def set_tail(identity: Identity, tail: Tail | None) -> None:
-    """From now on read a file as if it ended with a tail, or as it is; this changes nothing on disk."""
+    """Read a file from now on as if it ended with `tail`, or as it is; nothing changes on disk."""
     if tail is None:
         _tails.pop(identity, None)
     else:
@@ -89,7 +89,7 @@ class OpenFile:
         return filled
 
     def read(self, offset: int, count: int) -> memoryview:
-        """Up to `count` bytes at `offset`, fewer only where the file ends; no memory is taken for what is not there."""
+        """Return up to `count` bytes at `offset`, fewer if the file ends; no memory is taken for what is not there."""
         size_bytes = os.fstat(self._file.fileno()).st_size if self._tail is None else self.size_bytes
         count = max(0, min(count, size_bytes - offset))
         buffer = memoryview(bytearray(count))

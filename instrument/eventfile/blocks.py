@@ -1,4 +1,4 @@
-"""The whole and right frames of a file, a block of them at a time, and a word for each place that holds none.
+"""Iterate over the valid frames of a file in blocks, and report damaged regions.
 
 A block is what a window of the file holds. Its frames are found by following their lengths; both checksums of each are
 checked, for frames of one length together. Nothing in a file is believed before its checksum held, and no memory is
@@ -71,7 +71,7 @@ def note(damage: list[Damage], one: Damage) -> None:
 
 @dataclass
 class Group:
-    """Frames of a block whose payloads are of one length: these begin at `starts` of the block's data, ascending.
+    """Frames of a block whose payloads have one length; the payloads begin at `starts` of the block's data, ascending.
 
     In memory the first one stands at `origin` of `buffer`, and the others each `stride` bytes behind the one before.
     """
@@ -84,7 +84,7 @@ class Group:
 
     @classmethod
     def gather(cls, data: memoryview, starts: Indices, length: int) -> Group:
-        """The payloads at `starts` of `data`; a view where they follow each other directly."""
+        """Gather the payloads at `starts` of `data`; this is a view if they follow each other directly."""
         stride = frame.OVERHEAD_BYTES + length
         if int(starts[-1] - starts[0]) == (starts.size - 1) * stride:
             return cls(length, starts, data, int(starts[0]), stride)
@@ -98,11 +98,11 @@ class Group:
         return np.ndarray(shape, np.uint8, self.buffer, self.origin, (self.stride, 1))
 
     def column(self, at: int, dtype: str) -> NDArray[Any]:
-        """What stands at byte `at` of each payload, as a view."""
+        """Return the number at byte `at` of each payload, as a view."""
         return np.ndarray((self.starts.size,), dtype, self.buffer, self.origin + at, (self.stride,))
 
     def only(self, mask: NDArray[np.bool_]) -> Group:
-        """Those of the frames."""
+        """Return some of the frames."""
         if mask.all():
             return self
         return Group(self.length, self.starts[mask], self.rows[mask].data, 0, self.length)
@@ -187,7 +187,7 @@ class _Pass:
         self._reader.end = self._settled()
 
     def _window(self, offset: int) -> memoryview:
-        """The bytes from `offset` on: a window, or the whole of a larger frame."""
+        """Return the bytes from `offset` on: a window, or the whole of a larger frame."""
         wanted = min(self._window_bytes, self._size_bytes - offset)
         length = self._resync.length(offset)
         whole = frame.OVERHEAD_BYTES + (length or 0)
@@ -237,7 +237,7 @@ class _Pass:
         return following
 
     def _settled(self) -> int:
-        """Where the damage begins that reaches to the end of the file; the end where there is none."""
+        """Return where the damage begins that reaches to the end of the file; the end if there is none."""
         end = self._size_bytes
         for one in reversed(self._reader.damage):
             if one.offset + one.bytes_skipped != end:
@@ -247,7 +247,7 @@ class _Pass:
 
 
 def _walk(data: memoryview, before: Indices) -> tuple[Indices, Indices, int]:
-    """Where whole frames with right headers begin, the lengths of their payloads, and where the last of them ends.
+    """Return the starts of whole frames with right headers, the lengths of their payloads, and the end of the last.
 
     `before` are the lengths of the frames before them.
     """
@@ -274,7 +274,7 @@ def _walk(data: memoryview, before: Indices) -> tuple[Indices, Indices, int]:
 
 
 def _expected(data: memoryview, before: Indices) -> tuple[Indices, int]:
-    """The starts of the first frames as far as their lengths come round, and where the last of them ends.
+    """Return the starts of the first frames as far as their lengths come round, and the end of the last of them.
 
     A training goes through the same tags in each step: the lengths that followed the last ones the time before are
     expected again.
@@ -295,7 +295,7 @@ def _expected(data: memoryview, before: Indices) -> tuple[Indices, int]:
 
 
 def _cycle(lengths: Indices) -> Indices:
-    """The last lengths as far as all others repeat them; none where they do not."""
+    """Return the last lengths that all others repeat; an empty array if they do not."""
     if lengths.size < 2 * _ALIKE or lengths.max() > _LONG_BYTES:
         return lengths[:0]
     counts = np.bincount(lengths)
@@ -308,7 +308,7 @@ def _cycle(lengths: Indices) -> Indices:
 
 
 def _follow(data: memoryview, offset: int) -> tuple[list[int], bool]:
-    """Where the next frames begin, as their lengths say, and where the last of them ends; True if these are all equal.
+    """Return the starts of the next frames and the end of the last, and True if all lengths are equal.
 
     There are `_ALIKE` frames, or as many as are whole.
     """
@@ -353,7 +353,7 @@ class _Headers:
         self._breaks = np.flatnonzero(np.append(self._starts[1:] != self._ends[:-1], True) | (self._ends > self._size))
 
     def run(self, offset: int) -> Indices:
-        """The starts of the frames from `offset` on that follow each other and are whole; those, as far as they go."""
+        """Return the starts of whole frames that follow each other from `offset` on."""
         first = int(np.searchsorted(self._starts, offset))
         if first == self._starts.size or self._starts[first] != offset:
             return self._starts[:0]
@@ -362,7 +362,7 @@ class _Headers:
 
 
 def _run(data: memoryview, offset: int, length: int) -> Indices:
-    """The starts of the frames from `offset` on that are of this length."""
+    """Return the starts of the frames from `offset` on that have this length."""
     stride = frame.OVERHEAD_BYTES + length
     count = (len(data) - offset) // stride
     if count <= 0:
@@ -374,7 +374,7 @@ def _run(data: memoryview, offset: int, length: int) -> Indices:
 
 
 def _with_headers(data: memoryview, starts: Indices, end: int) -> tuple[Indices, Indices, int]:
-    """The frames before the first whose header has a wrong checksum."""
+    """Return the frames before the first one whose header has a wrong checksum."""
     if not starts.size:
         return starts, starts, end
     count = len(data) - frame.HEADER.size + 1
@@ -388,7 +388,7 @@ def _with_headers(data: memoryview, starts: Indices, end: int) -> tuple[Indices,
 
 
 def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[Group], Indices]:
-    """The frames whose payloads are right, and (index, start) of those that are not, ascending."""
+    """Return the frames with valid payloads, and (index, start) of the others, ascending."""
     groups, bad = [], [np.empty((0, 2), np.int64)]
     for index in _by_length(lengths):
         group = Group.gather(data, starts[index], int(lengths[index[0]]))
@@ -406,7 +406,7 @@ def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[
 
 
 def _by_length(lengths: Indices) -> list[Indices]:
-    """The indices of equal lengths; of long payloads those that follow each other, so that none is copied."""
+    """Return the indices of equal lengths; long payloads are grouped only where they follow each other (no copies)."""
     if (lengths == lengths[0]).all() and lengths[0] <= _LONG_BYTES:
         return [np.arange(lengths.size)]
     order = np.argsort(np.minimum(lengths, _LONG_BYTES + 1).astype(np.uint16), kind="stable")

@@ -146,6 +146,6 @@ def _mask(cycle: Events, first: int, length: int) -> Bytes:
 
 
 def _step_bytes(cycle: Events) -> Any:
-    """The places of the bytes of steps, counted from the beginnings of payloads, and which events have one there."""
+    """Yield each position of a step's bytes in a payload, and which events have a byte of theirs there."""
     sizes = cycle.head_end - cycle.start - 10
     return ((10 + index, sizes > index) for index in range(int(sizes.max())))

@@ -1,7 +1,25 @@
 """One event file as a reader sees it: its points by kind and tag, its lineage, and what could not be read.
 
-It can be read on where it ended. What reaches to the end and is no whole frame is looked at again then: it may be a
-write under way, or a part that a network file system does not show yet.
+The problem: a file has up to millions of values, may be hostile, may be damaged anywhere, and may still grow. Reading it
+must be quick, take no more memory than its bytes justify, lose no valid frame, and go on where it stopped.
+
+The strategy: blocks of valid frames come from `instrument.eventfile.blocks`. In each block the numbers are taken by the
+cheapest way that fits, without a Python call for each event:
+
+1. events that go on with the cycle of the block before (`cycles`): an event a value, the same tags in each step;
+2. batches of payloads of one length and layout (`columnar`): most files consist of them;
+3. the rest value by value, but all values at once (`irregular`): other tags in each step, first values of tags;
+4. what holds anything else than plain numbers, one event at a time.
+
+Numbers become columns (`numbers`); other values stay in the file, and the place of each is a row (`columns`). The order
+of points is that of the file, whichever way they took.
+
+Rejected: decoding event by event into a list for each tag. It costs microseconds a value, and a list of chunks for each
+tag costs more than all checksums together if a step has a thousand tags.
+
+To read on, the file's identity and last bytes are compared with those of the last time. Bytes that reach to the end and
+are no whole frame are looked at again: they may be a write under way, or a part that a network file system does not
+show yet.
 """
 
 from __future__ import annotations
@@ -122,7 +140,7 @@ class EventFile:
 
     @classmethod
     def at(cls, path: str) -> EventFile:
-        """The file at a path, not read yet; its name must be that of an event file."""
+        """Return the file at a path, not read yet; its name must be that of an event file."""
         name = names.recognise(os.path.basename(path))
         assert name is not None, path
         return cls(path, name)
@@ -138,7 +156,7 @@ class EventFile:
             return True
 
     def _last_bytes(self, file: OpenFile) -> bytes:
-        """The end of what was read."""
+        """Return the last bytes of what was read."""
         start = max(0, self.end - _LAST_BYTES)
         return bytes(file.read(start, self.end - start))
 
@@ -180,7 +198,7 @@ class EventFile:
         return reader.damage
 
     def _mended(self, one: Damage) -> list[Damage]:
-        """What is left of damage between frames: what a file system did not show may be there now."""
+        """Read a damaged part again, as a network file system may show it by now; return what is still damaged."""
         known = self._count()
         left = self._read_on(one.offset, one.offset + one.bytes_skipped)
         return [one] if self._count() == known else [replace(new, torn=False) for new in left]
@@ -189,7 +207,7 @@ class EventFile:
         return sum(map(len, self.points.values())) + len(self.told) + len(self.gaps)
 
     def nonfinite(self) -> list[str]:
-        """The tags of scalars with NaN or infinities."""
+        """Return the tags of scalars with NaN or infinities."""
         tags = [tag for _, tag in self.points]
         return [tags[number] for number in self._numbers.nonfinite()]
 
@@ -199,7 +217,7 @@ class EventFile:
         self._unsettled = set()
 
     def faults(self, block: Block) -> dict[int, str]:
-        """The payloads of a block that are no events of such a file, by where they begin, and why."""
+        """Return why payloads of a block are no events of this file, by the offsets of the payloads in the block."""
         other = EventFile(self.path, self.name)
         other._take(block)
         return other._refused
@@ -299,7 +317,7 @@ class EventFile:
         return Damage(self.path, offset, length + frame.OVERHEAD_BYTES, reason, torn=False)
 
     def _number_of(self, tag: str) -> int:
-        """The number of the tag of a scalar; -1 where the file has too many tags."""
+        """Return the number of a scalar's tag; -1 if the file has too many tags."""
         key = "scalar", tag
         points = self.points.get(key)
         if points is None:
@@ -338,7 +356,7 @@ class EventFile:
             self._numbers.add_points(positions, points)
 
     def _tags(self, places: list[Place]) -> list[_Tags]:
-        """The tags of a layout, by the size of their numbers; without those beyond the number that a file may have."""
+        """Return the tags of a layout by the size of their numbers; tags beyond the file's limit are left out."""
         known = self._layouts.get(id(places))
         if known is not None:
             return known[1]
@@ -408,7 +426,7 @@ class EventFile:
 
     @property
     def content_bytes(self) -> int:
-        """What was read of the file, without the end of its recorder."""
+        """Bytes that were read, without the event of the recorder's end."""
         return self.end - self._end_bytes
 
     def _has_room(self, block: Block, start: int, length: int, key: Key, taken_bytes: int) -> bool:
@@ -445,7 +463,7 @@ class EventFile:
                 self._tell(block, start, length, found)
 
     def _forget_earlier(self, kind: str) -> None:
-        """Of the kinds of lineage of which the last event counts, let go of half where there are too many."""
+        """Drop the older half of a kind of lineage whose last event counts, if there are too many."""
         if len(self.told) >= MOST_TOLD and kind != "custom_lineage_data":
             same = [one for one in self.told if isinstance(one.what, Lineage) and one.what.what == kind]
             gone = {id(one) for one in same[: len(same) // 2]}

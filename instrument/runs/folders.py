@@ -30,7 +30,7 @@ class Found:
 
 
 def event_files(directory: str) -> list[str]:
-    """The paths of the event files directly in `directory`, those of profiles too, the oldest first.
+    """Return the paths of the event files directly in `directory`, those of profiles too, the oldest first.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -40,7 +40,7 @@ def event_files(directory: str) -> list[str]:
 
 
 def event_files_if_any(directory: str) -> list[str]:
-    """The same; none where the directory is not there."""
+    """Return the same; an empty list if the directory does not exist."""
     try:
         return event_files(directory)
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def find(root: str, max_folders: int | None = None) -> Found:
 
 
 def _enter(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
-    """The entries of a folder in order of name; none where it was seen before."""
+    """Return the entries of a folder by name; an empty list if it was seen before."""
     status = os.stat(directory)
     identity = (status.st_dev, status.st_ino)
     if identity in seen:

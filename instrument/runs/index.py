@@ -40,7 +40,7 @@ class Index:
         self._is_changed = False
 
     def facts(self, run: Run) -> Facts | None:
-        """What was kept of a run; None where there is nothing, or a file of it is another than it was.
+        """Return what was kept of a run; None if nothing was, or if one of its files has changed.
 
         Ask before the run is read: what is kept then is known by how its files were before.
         """
@@ -89,7 +89,7 @@ def _load(path: str) -> dict[str, Any]:
 
 
 def _states(run: Run) -> _State | None:
-    """What each file of a run is known by; None where one cannot be read."""
+    """Return what identifies each file of a run; None if one cannot be read."""
     try:
         return [_state(path) for path in (*run.files, *run.traces)]
     except (OSError, InstrumentError):

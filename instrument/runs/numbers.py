@@ -230,13 +230,13 @@ class Numbers:
         return self._extents[key]
 
     def _span(self, number: int) -> tuple[int, int]:
-        """Where the points of a tag begin and end among the sorted ones."""
+        """Return where the points of a tag begin and end among the sorted ones."""
         if number + 1 >= self._bounds.size:
             return 0, 0
         return int(self._bounds[number]), int(self._bounds[number + 1])
 
     def _table(self, key: bytes) -> _Part:
-        """A table as one part."""
+        """Return a table as one part."""
         parts = self._tables[key]
         parts[:] = [_whole(parts)]
         return parts[0]
@@ -304,12 +304,12 @@ class NumberPoints:
         return self._numbers.count(self.number)
 
     def columns(self) -> Columns:
-        """All of it, in file order."""
+        """Return all points, in file order."""
         return self._numbers.columns(self.number)
 
     @property
     def together(self) -> object:
-        """Equal for tags that have the same steps and times."""
+        """An object that is equal for tags with the same steps and times."""
         return self._numbers.together(self.number)
 
     def extent(self) -> Extent | None:

@@ -75,19 +75,19 @@ class Points(HtmlView):
         return [self.writers[index] for index in self.writer_index.tolist()]
 
     def by_writer(self: P) -> dict[Writer, P]:
-        """The points of each writer for themselves; a series that another host has gone on with is all of that one."""
+        """Return the points of each writer; a series that another host has continued belongs to that host."""
         names = [self._continued.get(writer, writer) for writer in self.writers]
         if len(names) == 1:
             return {names[0]: self}
         return self._split(names)
 
     def by_rank(self: P) -> dict[int, P]:
-        """The points of each rank for themselves; -1 stands for files that name none."""
+        """Return the points of each rank; -1 stands for files that name none."""
         ranks = self._split([device for device, _ in self.writers])
         return {rank: ranks[rank] for rank in sorted(ranks)}
 
     def _split(self: P, names: Sequence[Any]) -> dict[Any, P]:
-        """The points of each name for themselves; there is one for each writer."""
+        """Return the points of each name; `names` has one for each writer."""
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         place = np.array([places[name] for name in names], np.intp)[self.writer_index]
         order = np.argsort(place, kind="stable")
@@ -113,7 +113,7 @@ class Points(HtmlView):
         return isinstance(step, (int, np.integer)) and bool((self.step == step).any())
 
     def _find(self, step: int) -> int:
-        """The index of the point that stands for `step`."""
+        """Return the index of the point that stands for `step`."""
         first, last = (int(np.searchsorted(self.step, step, side)) for side in ("left", "right"))
         if first == last:
             raise NoSuchRun(f"{self.kind} {quoted(self.tag)} has no point at step {step}; it has {self._extent()}")
@@ -124,7 +124,7 @@ class Points(HtmlView):
         return f"{count}, steps {self.step[0]} to {self.step[-1]}" if len(self) else count
 
     def decode(self, index: int) -> Any:
-        """The value of the point at `index`, counted in the order of the columns.
+        """Return the value of the point at `index` of the columns.
 
         Raises:
             CorruptMessage: it is damaged.
@@ -132,7 +132,7 @@ class Points(HtmlView):
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` with a row a point and the columns step, wall_time (UTC), value, device and host.
+        """Return a `pandas.DataFrame`: a row a point, with the columns step, wall_time (UTC), value, device and host.
 
         `value` are the numbers of scalars; of other kinds it has what `decode` gives. `device` is the rank in a
         training of several: `frame.pivot(index="step", columns="device", values="value")` has a column a rank. The
@@ -209,12 +209,12 @@ class Scalars(Points):
 
     @property
     def nonfinite(self) -> int:
-        """How many values are NaN or infinite."""
+        """The number of values that are NaN or infinite."""
         return int(np.count_nonzero(~np.isfinite(self.value)))
 
     @property
     def first_nonfinite_step(self) -> int | None:
-        """The step of the first value that is NaN or infinite; None where all are finite."""
+        """The step of the first value that is NaN or infinite; None if all are finite."""
         is_nonfinite = ~np.isfinite(self.value)
         return int(self.step[is_nonfinite.argmax()]) if is_nonfinite.any() else None
 
@@ -262,7 +262,7 @@ class Images(_Decoded[Image]):
         return self.decode(self._find(step))
 
     def pixels(self, step: int, most_bytes: int = image_codec.MOST_BYTES) -> NDArray[np.uint8]:
-        """The picture at a step as (height, width, channels), decoded in at most so much memory.
+        """Return the picture at a step as uint8 of shape (height, width, channels), decoded in at most `most_bytes`.
 
         Raises:
             CorruptMessage: the bytes are no picture, not of the size that the file claims, or of one that takes more.
@@ -332,7 +332,7 @@ def is_sampled(kind: str, tag: str) -> bool:
 
 
 def _is_ordered(columns: Columns) -> bool:
-    """Whether points are ordered by step and then by time."""
+    """Return True if points are ordered by step and then by time."""
     later_step = columns.step[1:] > columns.step[:-1]
     if later_step.all():
         return True
@@ -341,7 +341,7 @@ def _is_ordered(columns: Columns) -> bool:
 
 
 def _superseded(step: NDArray[np.int64], replaced_from: int | None, sampled: bool) -> NDArray[np.bool_]:
-    """Which points of a file are superseded; samples of one step do not replace each other."""
+    """Return True for each superseded point of a file; samples of one step do not supersede each other."""
     mask = np.zeros(len(step), np.bool_)
     if not sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
@@ -353,7 +353,7 @@ def _superseded(step: NDArray[np.int64], replaced_from: int | None, sampled: boo
 
 
 def _replaced_from(parts: Sequence[Part], columns: Sequence[Columns]) -> list[int | None]:
-    """For each part the step from which on restarts have superseded its points."""
+    """Return for each part the step from which on restarts have superseded its points."""
     first_steps = [int(column.step.min()) for column in columns] if len(parts) > 1 else [0]
     return replaced_from([part.origin for part in parts], first_steps)
 
@@ -369,7 +369,7 @@ def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
 
 
 def replaced(parts: Sequence[Part]) -> int:
-    """How many points of a series restarts have superseded; `parts` are those that `merge` takes."""
+    """Return how many points of a series restarts have superseded; `parts` are those that `merge` takes."""
     columns = [part.points.columns() for part in parts] if len(parts) > 1 else []
     starts = _replaced_from(parts, columns) if columns else []
     return sum(
@@ -392,7 +392,7 @@ def _words(value: Any) -> str:
 
 
 def clock(wall_time: float) -> str:
-    """A wall time (seconds since the epoch) as local time with its offset from UTC; the bare number out of range."""
+    """Format a wall time (seconds since the epoch) as local time with its offset from UTC; out of range, as seconds."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(wall_time))
     except (OverflowError, ValueError, OSError):
@@ -400,13 +400,13 @@ def clock(wall_time: float) -> str:
 
 
 def called(writer: Writer) -> str:
-    """What a writer is called: rank and host, or the host alone where its files name no rank."""
+    """Return the name of a writer: rank and host, or the host alone if its files name no rank."""
     device, host = writer
     return host if device < 0 else f"rank {device} on {host}"
 
 
 def named(writers: Sequence[Writer]) -> str:
-    """Writers for a message, the first few of them."""
+    """Return the names of the first few writers, for a message."""
     return ", ".join(map(called, writers[:_SHOWN_AT_EACH_END])) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)
 
 

@@ -4,7 +4,18 @@
     run.tags()                       # {"scalar": ["loss"], "histogram": ["conv1.weight"]}
     run.scalars("loss").value        # float64, ordered by step
 
-Files are read whole on first use; what `superseded` means after a restart stands in `instrument.runs.points`.
+The problem: a run is several files (of ranks, of restarts, of profiles, of two dialects), some of them damaged or still
+being written, and a user wants one object with columns of numbers.
+
+The strategy: `Run` is the facade on top. Below it `run_data.RunData` holds what the files contain, `points` makes series
+of it (what is superseded after a restart is decided in `starts`), `tail` follows it, and `frames` makes data frames.
+None of these knows `Run`; they take the part of it that they need as a protocol. Files are read whole on first use:
+then every series is a view of columns that are there. With `follow` each access first reads what has come since.
+
+Rejected: opening files lazily series by series, as an index in the file would allow. Event files have no index, and
+reading a gigabyte's frames once, with all checksums, takes about as long as finding one tag in them.
+
+`Runs`, the list that `find_runs` returns, and the functions that open runs stand here, too, as `Run` is all they give.
 """
 
 from __future__ import annotations
@@ -63,7 +74,7 @@ class Run(HtmlView):
         return sorted({number for number in map(_rank_of, (*self.files, *self.traces)) if number >= 0})
 
     def of_rank(self, rank: int) -> Run:
-        """What one rank recorded, as a run of its own; `by_rank()` of a series has all ranks side by side.
+        """Return what one rank recorded as a run of its own; `by_rank()` of a series has all ranks side by side.
 
         Raises:
             NoSuchRun: no file is of that rank.
@@ -76,13 +87,13 @@ class Run(HtmlView):
         return [path for path in files if self._rank is None or _rank_of(path) == self._rank]
 
     def tags(self) -> dict[str, list[str]]:
-        """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
+        """Return the tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
         keys = self._contents.keys()
         tags = {kind: sorted((tag for found, tag in keys if found == kind), key=natural) for kind in KINDS}
         return {kind: found for kind, found in tags.items() if found}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
-        """The numbers of a tag; with `superseded` also those that a restart replaced.
+        """Return the numbers of a tag; with `superseded` also those that a restart replaced.
 
         Raises:
             NoSuchRun: no scalar has that tag; the message names the nearest. The same holds for the other kinds.
@@ -90,19 +101,19 @@ class Run(HtmlView):
         return self._points(Scalars, "scalar", tag, superseded)
 
     def tensors(self, tag: str, superseded: bool = False) -> Tensors:
-        """The tensors of a tag; `[step]` is a NumPy array."""
+        """Return the tensors of a tag; `[step]` is a NumPy array."""
         return self._points(Tensors, "tensor", tag, superseded)
 
     def histograms(self, tag: str, superseded: bool = False) -> Series[Histogram]:
-        """The histograms of a tag."""
+        """Return the histograms of a tag."""
         return self._points(Series[Histogram], "histogram", tag, superseded)
 
     def images(self, tag: str, superseded: bool = False) -> Images:
-        """The images of a tag, still compressed; `.pixels(step)` decodes one."""
+        """Return the images of a tag, still compressed; `.pixels(step)` decodes one."""
         return self._points(Images, "image", tag, superseded)
 
     def texts(self, tag: str, superseded: bool = False) -> Series[Text]:
-        """The texts of a tag, which TensorBoard's files have."""
+        """Return the texts of a tag, which TensorBoard's files have."""
         return self._points(Series[Text], "text", tag, superseded)
 
     @functools.cached_property
@@ -127,15 +138,15 @@ class Run(HtmlView):
         return result
 
     def graphs(self, tag: str, superseded: bool = False) -> Series[Graph]:
-        """The graphs of a name."""
+        """Return the graphs of a name."""
         return self._points(Series[Graph], "graph", tag, superseded)
 
     def points(self, kind: str, tag: str, superseded: bool = False) -> Points:
-        """The points of a tag of a kind that is given by name, one of the keys of `tags()`."""
+        """Return the points of a tag; `kind` is one of the keys of `tags()`."""
         return self._points(_CLASSES.get(kind, Series), kind, tag, superseded)
 
     def kinds(self, tag: str) -> list[str]:
-        """The kinds that have a tag.
+        """Return the kinds that have a tag.
 
         Raises:
             NoSuchRun: none has; the message names the nearest.
@@ -156,7 +167,7 @@ class Run(HtmlView):
 
     @property
     def lineage(self) -> dict[str, dict[str, Any]]:
-        """Where the run came from, under the keys train, eval, dataset and custom; those not recorded are absent.
+        """The run's origin, under the keys train, eval, dataset and custom; those not recorded are absent.
 
         Of TensorBoard's files `hparams` are the hyper-parameters.
 
@@ -208,7 +219,7 @@ class Run(HtmlView):
 
     @property
     def state(self) -> str:
-        """How the last start ended: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
+        """The end of the last start: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
 
         Of several ranks the one that needs most attention counts. `"unknown"` where no file tells.
         """
@@ -216,14 +227,14 @@ class Run(HtmlView):
 
     @property
     def damage(self) -> list[Damage]:
-        """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
+        """Places that could not be read: file, offset, size in bytes, and why. An unfinished last frame is `torn`."""
         found = self._contents.damage
         folders_of_files = {os.path.dirname(path) for path in (*self.files, *self.traces)}
         return found + [one for folder in sorted(folders_of_files) for one in pending.damage(folder)]
 
     @property
     def gaps(self) -> list[Gap]:
-        """Where the recorder itself says that events are missing, in file order: how many, of which steps, and why."""
+        """Events that the recorder says are missing, in file order: how many, of which steps, and why."""
         return self._contents.gaps
 
     def refresh(self) -> None:
@@ -239,7 +250,7 @@ class Run(HtmlView):
         self._read.read(self.files)
 
     def follow(self, interval_s: float = 1.0, wait: Callable[[], bool] | None = None) -> Iterator[tail.Point]:
-        """Give each point as it comes, first those that are there, for as long as `wait` says.
+        """Yield each point as it comes, first those that are there, until `wait` returns False.
 
         Whenever there is nothing new `wait()` is called, and its False ends the iteration. By default it sleeps for
         `interval_s` and the iteration has no end.
@@ -248,11 +259,11 @@ class Run(HtmlView):
 
     @property
     def contents(self) -> RunData:
-        """What the files hold, as they are read."""
+        """The data of the files as they are read."""
         return self._contents
 
     def extent(self) -> tuple[int, int, float] | None:
-        """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
+        """Return the first and the last step, and the last wall time (seconds since the epoch); None without points."""
         return self._contents.extent()
 
     def nonfinite(self) -> dict[str, NonFinite]:
@@ -283,7 +294,7 @@ class Run(HtmlView):
         return merge(cls, kind, tag, parts, superseded, self._contents.continued)
 
     def _lack(self, kind: str, tag: str) -> str:
-        """Why there is no such series, and which ones come near."""
+        """Return why there is no such series, and which tags come near."""
         sentence = f"run {self.name!r} has no {kind} {quoted(tag)}"
         others = [f"{other}s" for other, tags in self.tags().items() if tag in tags]
         if others:
@@ -418,7 +429,7 @@ def _rank_of(path: str) -> int:
 
 
 def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
-    """Event files, and those of profiles among them."""
+    """Split event files into those of runs and those of profiles."""
     traces = [path for path in files if names.parse(os.path.basename(path), names.PROFILE) is not None]
     return [path for path in files if path not in traces], traces
 
@@ -441,7 +452,7 @@ def _read_file(path: str, follow: bool) -> Run:
 
 
 def find_runs(root: str | os.PathLike[str]) -> Runs:
-    """The runs at and below `root`, ordered by path and not read yet.
+    """Return the runs at and below `root`, ordered by path and not read yet.
 
     Links are followed, and each directory is listed once. Raises `NoSuchRun` where `root` is no directory.
     """

@@ -74,11 +74,11 @@ class RunData:
         return self._in_order
 
     def keys(self) -> set[Key]:
-        """Kind and tag of each series."""
+        """Return kind and tag of each series."""
         return {key for file in self._files.values() for key in file.points}
 
     def parts(self, key: Key) -> list[Part]:
-        """The parts of a series, in the order of their files; none where there is no such series."""
+        """Return the parts of a series, in the order of their files; an empty list if there is no such series."""
         return [Part(self.origin(file), file.points[key]) for file in self.files if key in file.points]
 
     @property
@@ -105,7 +105,7 @@ class RunData:
         return found
 
     def extent(self) -> tuple[int, int, float] | None:
-        """The first and the last step of all points that stand, and their last wall time; None without points."""
+        """Return first step, last step and last wall time of all points that stand; None without points."""
         extents = []
         for key, *_ in self._together().values():
             parts = self.parts(key)
@@ -120,7 +120,7 @@ class RunData:
         return min(first), max(last), max(wall_time)
 
     def replaced(self, keys: Iterable[Key]) -> int:
-        """How many points of these series, given by kind and tag, a later start has replaced."""
+        """Return how many points of these series, given by kind and tag, a later start has replaced."""
         return sum(replaced(self.parts(key)) for key in keys)
 
     def superseded(self) -> int:
@@ -194,7 +194,7 @@ class RunData:
 
     @property
     def gaps(self) -> list[Gap]:
-        """Where the writing side says that events are missing, in file order."""
+        """Events that the writing side says are missing, in file order."""
         return [gap for file in self._files.values() for gap in file.gaps]
 
     @property
@@ -204,7 +204,7 @@ class RunData:
 
 
 def _copies(paths: list[str]) -> set[str]:
-    """Files that hold the values of others once more, in TensorBoard's dialect, and say so."""
+    """Return the files that hold the values of others once more, in TensorBoard's dialect, and say so."""
     kinds = {path: names.recognise(os.path.basename(path)) for path in paths}
     if not any(name is not None and name.kind == names.SUMMARY and not name.is_lineage for name in kinds.values()):
         return set()

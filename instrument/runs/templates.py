@@ -1,4 +1,4 @@
-"""Values that are alike but for their numbers: what is known of the first one holds for all.
+"""Templates of values that differ in their numbers only: what is known of the first one holds for all.
 
 The first value of a tag and of a size is read field by field. If it is a plain number, its bytes become a template;
 later values are looked up by a hash of their tag and compared with the whole of it, all bytes but those of the number.
@@ -67,14 +67,14 @@ class Templates:
         return found, hashes
 
     def _at(self, data: NDArray[np.uint8], start: Indices) -> Words:
-        """The words from each place on."""
+        """Return the words from each place on."""
         size = self.size_bytes
         window: Any = np.ndarray((data.size - size + 1,), f"V{size}", data, 0, (1,))
         words: Words = window[start].view("<u8").reshape(-1, size // 8)
         return words
 
     def _holds(self, template: Indices, words: Words, length: Indices) -> Mask:
-        """Which values agree with their templates; none does that has the template -1."""
+        """Return True for each value that agrees with its template; a value with the template -1 does not."""
         if not self._count:
             return np.zeros(template.size, np.bool_)
         differs = words ^ self._words.take(template, axis=0, mode="clip")

@@ -48,7 +48,7 @@ def rings_at(path: str) -> list[tuple[str, Pending]]:
 
 
 def files_at(path: str) -> tuple[list[str], list[str]]:
-    """The event files that `path` means, those of profiles too, and notes on what was skipped.
+    """Return the event files at `path`, those of profiles too, and notes on what was skipped.
 
     That is an event file, whatever its name, or all in a directory and below it.
 
