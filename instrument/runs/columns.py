@@ -48,7 +48,7 @@ class Stored(NamedTuple):
     """A value in its file; `place` is a row of the table."""
 
     source: Source
-    place: Any
+    place: np.void
 
     def __call__(self) -> Any:
         """Read and decode it.

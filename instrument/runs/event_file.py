@@ -1,7 +1,7 @@
 """One event file as a reader sees it: its points by kind and tag, its lineage, and what could not be read.
 
-The problem: a file has up to millions of values, may be hostile, may be damaged anywhere, and may still grow. Reading it
-must be quick, take no more memory than its bytes justify, lose no valid frame, and go on where it stopped.
+The problem: a file has up to millions of values, may be hostile, may be damaged anywhere, and may still grow. Reading
+must be quick, take no more memory than the bytes justify, lose no valid frame, and go on where it stopped.
 
 The strategy: blocks of valid frames come from `instrument.eventfile.blocks`. In each block the numbers are taken by the
 cheapest way that fits, without a Python call for each event:
@@ -28,6 +28,7 @@ import functools
 import math
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -278,7 +279,7 @@ class EventFile:
         lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
         order = np.argsort(starts, kind="stable")
         starts, lengths = starts[order], lengths[order]
-        alone: Any = range(starts.size)
+        alone: Iterable[int] = range(starts.size)
         if irregular.is_worth_it(block.data, starts, lengths):
             found = self._irregular.take(block, starts, lengths)
             for placed in found.numbers:
@@ -440,10 +441,10 @@ class EventFile:
         self._taken_bytes += taken_bytes
         return True
 
-    def _tell(self, block: Block, start: int, length: int, what: Any) -> None:
+    def _tell(self, block: Block, start: int, length: int, what: Gap | Lineage | dict[str, Any]) -> None:
         """Take what the file says of its run; of too much of it what came first."""
-        known = self.gaps if isinstance(what, Gap) else self.told
-        if len(known) >= MOST_TOLD:
+        count = len(self.gaps) if isinstance(what, Gap) else len(self.told)
+        if count >= MOST_TOLD:
             self._leave_out(block, start, length, f"more than {MOST_TOLD} gaps or events of lineage")
         elif isinstance(what, Gap):
             self.gaps.append(what)

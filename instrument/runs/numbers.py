@@ -14,7 +14,7 @@ than all checksums together where a block holds a few events of many tags.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     step: NDArray[np.int64]
     wall_time: NDArray[np.float64]
 
-    def only(self, index: Any) -> Rows:
+    def only(self, index: slice | NDArray[np.bool_] | NDArray[np.intp] | NDArray[np.int32]) -> Rows:
         """Return some of the rows."""
         return Rows(self.offset[index], self.step[index], self.wall_time[index])
 
@@ -90,6 +90,7 @@ class Points(NamedTuple):
         return Points(_joined([self.rows, other.rows]), np.concatenate([self.ids, other.ids]), row, raw)
 
 
+T = TypeVar("T", _Part, Points)
 _NO_POINTS = Points(_NO_ROWS, np.empty(0, _ID), np.empty(0, np.int32), np.empty(0, np.float32))
 
 
@@ -281,7 +282,7 @@ class Numbers:
             self._extents[number] = tuple(extent) if is_right else None
 
 
-def _append(parts: list[Any], part: Any) -> None:
+def _append(parts: list[T], part: T) -> None:
     """Append a part; small ones are joined with the one before, so that a file that is followed has few."""
     parts.append(part)
     while len(parts) > 1 and parts[-2].rows.step.size <= parts[-1].rows.step.size < _FEW_ROWS:

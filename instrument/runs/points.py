@@ -12,7 +12,7 @@ Superseded points are left out unless asked for. Points of different ranks never
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -27,6 +27,7 @@ from instrument.runs.numbers import NumberPoints
 from instrument.runs.starts import Origin, Writer, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
@@ -86,7 +87,7 @@ class Points(HtmlView):
         ranks = self._split([device for device, _ in self.writers])
         return {rank: ranks[rank] for rank in sorted(ranks)}
 
-    def _split(self: P, names: Sequence[Any]) -> dict[Any, P]:
+    def _split(self: P, names: Sequence[K]) -> dict[K, P]:
         """Return the points of each name; `names` has one for each writer."""
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         place = np.array([places[name] for name in names], np.intp)[self.writer_index]
@@ -94,16 +95,16 @@ class Points(HtmlView):
         parts = np.split(order, np.searchsorted(place[order], np.arange(1, len(places))))
         return {name: self._only(part) for name, part in zip(places, parts, strict=True)}
 
-    def _only(self: P, mask: NDArray[Any]) -> P:
-        used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
+    def _only(self: P, index: NDArray[np.intp]) -> P:
+        used, writer_index = np.unique(self.writer_index[index], return_inverse=True)
         return replace(
             self,
-            step=self.step[mask],
-            wall_time=self.wall_time[mask],
-            superseded=self.superseded[mask],
+            step=self.step[index],
+            wall_time=self.wall_time[index],
+            superseded=self.superseded[index],
             writers=tuple(self.writers[position] for position in used.tolist()),
             writer_index=writer_index,
-            _raw=self._raw[mask],
+            _raw=self._raw[index],
         )
 
     def __len__(self) -> int:

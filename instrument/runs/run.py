@@ -7,10 +7,10 @@
 The problem: a run is several files (of ranks, of restarts, of profiles, of two dialects), some of them damaged or still
 being written, and a user wants one object with columns of numbers.
 
-The strategy: `Run` is the facade on top. Below it `run_data.RunData` holds what the files contain, `points` makes series
-of it (what is superseded after a restart is decided in `starts`), `tail` follows it, and `frames` makes data frames.
-None of these knows `Run`; they take the part of it that they need as a protocol. Files are read whole on first use:
-then every series is a view of columns that are there. With `follow` each access first reads what has come since.
+The strategy: `Run` is the facade on top. Below it `run_data.RunData` holds what the files contain, `points` makes
+series of it (what is superseded after a restart is decided in `starts`), `tail` follows it, and `frames` makes data
+frames. None of these knows `Run`; they take the part of it that they need as a protocol. Files are read whole on first
+use: then every series is a view of columns that are there. With `follow` each access first reads what has come since.
 
 Rejected: opening files lazily series by series, as an index in the file would allow. Event files have no index, and
 reading a gigabyte's frames once, with all checksums, takes about as long as finding one tag in them.

@@ -11,7 +11,7 @@ An event is not `plain` if it holds more than a time, a step, a summary and unkn
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,7 +181,7 @@ class _Chains:
         #: The last candidates of chains.
         self._last = np.flatnonzero(np.append(head[1:] != end[:-1], True)) if head.size else head
 
-    def last_of(self, index: Any) -> Any:
+    def last_of(self, index: Indices) -> Indices:
         """Return the last candidate of the chain from each candidate on."""
         if not self._last.size:
             return index
@@ -206,7 +206,7 @@ class _Chains:
             first = int(np.searchsorted(self.head, at))
             count = 0
             if first < self.head.size and self.head[first] == at:
-                last = int(self.last_of(first))
+                last = int(self.last_of(np.array([first]))[0])
                 count = int(np.searchsorted(self.end[first : last + 1], end, "right"))
             if count:
                 chain = slice(first, first + count)

@@ -7,8 +7,6 @@ Whatever a writer puts around numbers (metadata, fields of its own, tensors of o
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -69,7 +67,7 @@ class Templates:
     def _at(self, data: NDArray[np.uint8], start: Indices) -> Words:
         """Return the words from each place on."""
         size = self.size_bytes
-        window: Any = np.ndarray((data.size - size + 1,), f"V{size}", data, 0, (1,))
+        window: NDArray[np.void] = np.ndarray((data.size - size + 1,), f"V{size}", data, 0, (1,))
         words: Words = window[start].view("<u8").reshape(-1, size // 8)
         return words
 
