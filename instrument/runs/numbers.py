@@ -243,23 +243,40 @@ class Numbers:
         return parts[0]
 
     def _sort(self) -> None:
-        """Sort all points by tag; those of one tag stay in file order."""
+        """Sort all points by tag; those of one tag stay in file order.
+
+        Each part is sorted by itself, in the processor's cache, and its tags are copied behind those of earlier parts.
+        """
         if self._is_sorted:
             return
         self._is_sorted = True
-        sizes = np.cumsum([0, *(points.rows.step.size for points in self._points)])
         parts, self._points = self._points, []
-        rows = _joined([points.rows for points in parts])
-        ids = np.concatenate([points.ids for points in parts])
-        row = np.concatenate([points.row + np.int32(first) for points, first in zip(parts, sizes, strict=False)])
-        raw = np.concatenate([points.raw for points in parts])
-        del parts
-        order = np.argsort(ids, kind="stable")  # of numbers of 16 bits that takes linear time
-        row = row[order]
-        if row.size == rows.step.size:  # an event a value: its step and time stand beside it then
-            rows, row = rows.only(row), np.arange(row.size, dtype=np.int32)
-        self._points = [Points(rows, ids[order], row, raw[order])]
-        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=1))])
+        count = 1 + max(int(part.ids.max()) for part in parts)
+        counts = [np.bincount(part.ids, minlength=count) for part in parts]
+        self._bounds = np.concatenate([[0], np.cumsum(np.sum(counts, axis=0))])
+        size, rows = int(self._bounds[-1]), sum(part.rows.step.size for part in parts)
+        is_beside = size == rows  # an event a value: its step and time stand beside it then
+        raw = np.empty(size, np.result_type(*(part.raw for part in parts)))
+        row = np.empty(0 if is_beside else size, np.int32)
+        columns = Rows(np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.float64))
+        free, first_row = self._bounds[:-1].copy(), 0
+        for of_part in counts:
+            part = parts.pop(0)  # it is let go of, once it is copied
+            order = np.argsort(part.ids, kind="stable")  # of numbers of 16 bits that takes linear time
+            where = np.arange(order.size) + np.repeat(free - np.cumsum(of_part) + of_part, of_part)
+            free += of_part
+            raw[where] = part.raw[order]
+            rows_of_part = slice(first_row, first_row + part.rows.step.size)
+            if not is_beside:
+                row[where] = part.row[order] + np.int32(first_row)
+            for column, of_rows in zip(columns, part.rows, strict=True):
+                if is_beside:
+                    column[where] = of_rows[part.row[order]]
+                else:
+                    column[rows_of_part] = of_rows
+            first_row += part.rows.step.size
+        ids = np.repeat(np.arange(count, dtype=_ID), np.diff(self._bounds))
+        self._points = [Points(columns, ids, np.arange(size, dtype=np.int32) if is_beside else row, raw)]
         self._find_extents()
 
     def _find_extents(self) -> None:
