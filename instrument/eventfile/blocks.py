@@ -57,16 +57,16 @@ class Damage:
     torn: bool
 
 
-def note(damage: list[Damage], one: Damage) -> None:
+def note(damage: list[Damage], place: Damage) -> None:
     """Add damage of a file; beyond a number of places the last one grows instead, but for an unfinished end."""
-    if len(damage) < MOST_PLACES or one.torn:
-        damage.append(one)
+    if len(damage) < MOST_PLACES or place.torn:
+        damage.append(place)
         return
     last = damage.pop()
-    offset = min(last.offset, one.offset)
-    end = max(last.offset + last.bytes_skipped, one.offset + one.bytes_skipped)
+    offset = min(last.offset, place.offset)
+    end = max(last.offset + last.bytes_skipped, place.offset + place.bytes_skipped)
     reason = "more places than are told one by one lie between valid frames"
-    damage.append(Damage(one.path, offset, end - offset, reason, last.torn))
+    damage.append(Damage(place.path, offset, end - offset, reason, last.torn))
 
 
 @dataclass
@@ -239,10 +239,10 @@ class _Pass:
     def _settled(self) -> int:
         """Return where the damage begins that reaches to the end of the file; the end if there is none."""
         end = self._size_bytes
-        for one in reversed(self._reader.damage):
-            if one.offset + one.bytes_skipped != end:
+        for place in reversed(self._reader.damage):
+            if place.offset + place.bytes_skipped != end:
                 break
-            end = one.offset
+            end = place.offset
         return max(end, self._reader.start)
 
 
@@ -392,8 +392,8 @@ def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[
     groups, bad = [], [np.empty((0, 2), np.int64)]
     for index in _by_length(lengths):
         group = Group.gather(data, starts[index], int(lengths[index[0]]))
-        found = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[group.starts + group.length]
-        is_right = crcs.masked(crcs.of_strings(data, group.starts, group.rows)) == found
+        stored = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[group.starts + group.length]
+        is_right = crcs.masked(crcs.of_strings(data, group.starts, group.rows)) == stored
         if not is_right.all():
             bad.append(np.stack([index, group.starts], axis=1)[~is_right])
             if not is_right.any():

@@ -15,10 +15,10 @@ def _load() -> Callable[..., int]:
     """
     package = importlib.util.find_spec("crc32c")
     if package is not None and package.submodule_search_locations:
-        found = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
-        if found is not None and found.loader is not None:
-            module = importlib.util.module_from_spec(found)
-            found.loader.exec_module(module)
+        spec = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
             if callable(getattr(module, "crc32c", None)):
                 function: Callable[..., int] = module.crc32c
                 return function

@@ -149,10 +149,10 @@ class Recall:
 
     def find(self, payload: memoryview) -> Outline | None:
         """Return the outline of a payload that agrees with the last one of its length."""
-        known = self._known.get(len(payload))
-        if known is None:
+        entry = self._known.get(len(payload))
+        if entry is None:
             return None
-        outline, mask, example = known
+        outline, mask, example = entry
         if ((np.frombuffer(payload, np.uint8) & mask) ^ example).any():
             return None
         return outline.with_head(payload)

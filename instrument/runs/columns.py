@@ -73,12 +73,12 @@ class Stored(NamedTuple):
         path, checked_bytes = self.source.path, self.length + int(self.place["tail"])
         try:
             with OpenFile(path) as file:
-                found = file.read(self.offset, checked_bytes)
+                content = file.read(self.offset, checked_bytes)
         except OSError as error:
             raise CorruptMessage(f"{path} cannot be read: {error.strerror}") from error
-        if len(found) < checked_bytes or crc32c(found, int(self.place["before"])) != self.place["through"]:
+        if len(content) < checked_bytes or crc32c(content, int(self.place["before"])) != self.place["through"]:
             raise CorruptMessage(f"{path} was changed at byte {self.offset} since it was read")
-        return found[: self.length].toreadonly()
+        return content[: self.length].toreadonly()
 
 
 class StoredColumn:

@@ -33,10 +33,10 @@ def frame(runs: Iterable[tuple[str, HasSeries]], tags: str | Sequence[str], kind
     """Return the points of runs, given with their names; see `Run.to_pandas`."""
     pandas = import_pandas()
     patterns = [tags] if isinstance(tags, str) else list(tags)
-    frames, known = [], set[str]()
+    frames, existing = [], set[str]()
     for name, run in runs:
         of_run = run.tags().get(kind, [])
-        known.update(of_run)
+        existing.update(of_run)
         for tag in of_run:
             if any(matches(tag, pattern) for pattern in patterns):
                 points = run.points(kind, tag, superseded).to_pandas()
@@ -45,9 +45,9 @@ def frame(runs: Iterable[tuple[str, HasSeries]], tags: str | Sequence[str], kind
                 if superseded and "superseded" not in points:
                     points["superseded"] = False
                 frames.append(points)
-    if not frames and known and patterns != ["*"]:
+    if not frames and existing and patterns != ["*"]:
         wanted = " or ".join(map(quoted, patterns))
-        raise NoSuchRun(f"no {kind} has a tag that matches {wanted}; {nearest(patterns[0], sorted(known))}")
+        raise NoSuchRun(f"no {kind} has a tag that matches {wanted}; {nearest(patterns[0], sorted(existing))}")
     if not frames:
         return pandas.DataFrame(columns=[*COLUMNS, *(["superseded"] if superseded else [])])
     return pandas.concat(frames, ignore_index=True)

@@ -49,8 +49,8 @@ class Index:
             self._states[run.path] = states
             return None
         self._used[run.path] = entry
-        found: Facts = entry[1]
-        return found
+        facts: Facts = entry[1]
+        return facts
 
     def keep(self, run: Run, facts: Facts) -> None:
         """Keep facts about a run that `facts` knew nothing of."""
@@ -82,10 +82,10 @@ def _load(path: str) -> dict[str, Any]:
         if os.path.getsize(path) > _MOST_BYTES:
             return {}
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            content = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _states(run: Run) -> _State | None:

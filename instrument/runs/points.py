@@ -313,7 +313,7 @@ def merge(
         np.full(len(column.step), places[part.writer]) for part, column in zip(parts, columns, strict=True)
     ]
     whole = joined(columns)
-    mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
+    mask, writer_index = (column[0] if len(parts) == 1 else np.concatenate(column) for column in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
         order = np.lexsort((whole.wall_time, whole.step))  # stable: equal times keep the order of the files

@@ -89,8 +89,8 @@ class Run(HtmlView):
     def tags(self) -> dict[str, list[str]]:
         """Return the tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
         keys = self._contents.keys()
-        tags = {kind: sorted((tag for found, tag in keys if found == kind), key=natural) for kind in KINDS}
-        return {kind: found for kind, found in tags.items() if found}
+        tags = {kind: sorted((tag for of_kind, tag in keys if of_kind == kind), key=natural) for kind in KINDS}
+        return {kind: names for kind, names in tags.items() if names}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
         """Return the numbers of a tag; with `superseded` also those that a restart replaced.
@@ -123,13 +123,13 @@ class Run(HtmlView):
         One that was recorded again, finer, has replaced the earlier one. `points("landscape", tag)` has the messages as
         they stand in the file. One that cannot be read is left out and listed in `damage`.
         """
-        found = [
+        recorded = [
             (wall_time, tag, message)
             for tag in self._tags("landscape")
             for _, wall_time, message in self._points(Series[Landscape], "landscape", tag, False)
         ]
         result = []
-        for _, tag, message in sorted(found, key=lambda one: one[0]):
+        for _, tag, message in sorted(recorded, key=lambda entry: entry[0]):
             try:
                 result.append(landscape_codec.to_surface(message, tag))
             except CorruptMessage as error:
@@ -153,14 +153,14 @@ class Run(HtmlView):
         """
         kinds = [kind for kind, tags in self.tags().items() if tag in tags]
         if not kinds:
-            tags = sorted({known for tags in self.tags().values() for known in tags}, key=natural)
+            tags = sorted({name for tags in self.tags().values() for name in tags}, key=natural)
             raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {nearest(tag, tags)}")
         return kinds
 
     @property
     def graph(self) -> Graph | None:
         """The graph that was recorded last, whatever its name, of several ranks by the lowest; None without any."""
-        series = [one for tag in self._tags("graph") for one in self.graphs(tag).by_writer().items()]
+        series = [of_writer for tag in self._tags("graph") for of_writer in self.graphs(tag).by_writer().items()]
         lowest = min((device for (device, _), _ in series), default=0)
         recorded = [point for (device, _), points in series if device == lowest for point in points]
         return max(recorded, key=lambda point: (point[1], point[0]))[2] if recorded else None
@@ -175,10 +175,10 @@ class Run(HtmlView):
         A message that cannot be parsed is left out and listed in `damage`.
         """
         _ = self._contents  # up to date
-        return self._told
+        return self._lineage
 
     @functools.cached_property
-    def _told(self) -> RunLineage:
+    def _lineage(self) -> RunLineage:
         return self._contents.lineage()
 
     def profile(self, window: int = -1, device: int | None = None) -> Any:
@@ -228,9 +228,9 @@ class Run(HtmlView):
     @property
     def damage(self) -> list[Damage]:
         """Places that could not be read: file, offset, size in bytes, and why. An unfinished last frame is `torn`."""
-        found = self._contents.damage
+        damage = self._contents.damage
         folders_of_files = {os.path.dirname(path) for path in (*self.files, *self.traces)}
-        return found + [one for folder in sorted(folders_of_files) for one in pending.damage(folder)]
+        return damage + [place for folder in sorted(folders_of_files) for place in pending.damage(folder)]
 
     @property
     def gaps(self) -> list[Gap]:
@@ -245,7 +245,7 @@ class Run(HtmlView):
             self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
         else:
             folders.look_for_rings(self.path)
-        for cached in ("_told", "landscapes"):
+        for cached in ("_lineage", "landscapes"):
             self.__dict__.pop(cached, None)
         self._read.read(self.files)
 
@@ -285,7 +285,7 @@ class Run(HtmlView):
             self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
-        return sorted((tag for found, tag in self._contents.keys() if found == kind), key=natural)
+        return sorted((tag for of_kind, tag in self._contents.keys() if of_kind == kind), key=natural)
 
     def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
         parts = self._contents.parts((kind, tag))
@@ -313,10 +313,10 @@ class Run(HtmlView):
         replaced = self._contents.replaced(self._contents.keys())
         if (state := self.state) in (RUNNING, FAILED, KILLED):
             rows.append(f"  {'state':<10}{state}; see .starts")
-        told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
-        told.append(("not finite", sum(found.points for found in self.nonfinite().values()), ".nonfinite()"))
-        told.append(("damage", len(self.damage), ".damage"))
-        rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
+        notes = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        notes.append(("not finite", sum(series.points for series in self.nonfinite().values()), ".nonfinite()"))
+        notes.append(("damage", len(self.damage), ".damage"))
+        rows += [f"  {name:<10}{count:>5}  see {where}" for name, count, where in notes if count]
         return "\n".join(rows)
 
 
@@ -358,13 +358,13 @@ class Runs(HtmlView, list[Run]):
             NoSuchRun: there is none, or several end in it; the message names them.
         """
         names = self.names
-        found = [run for run, own in zip(self, names, strict=True) if own == name]
-        found = found or [run for run, own in zip(self, names, strict=True) if own.endswith(os.sep + name)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            several = [self._name(run) for run in found]
-            raise NoSuchRun(f"{len(found)} runs end in {name!r}: {', '.join(several)}; give more of the path")
+        matching = [run for run, own in zip(self, names, strict=True) if own == name]
+        matching = matching or [run for run, own in zip(self, names, strict=True) if own.endswith(os.sep + name)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            several = [self._name(run) for run in matching]
+            raise NoSuchRun(f"{len(matching)} runs end in {name!r}: {', '.join(several)}; give more of the path")
         raise NoSuchRun(f"there is no run {name!r}; {nearest(name, names)}")
 
     def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
@@ -392,10 +392,10 @@ def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:
         raise NoSuchRun(f"{path} {absent(path)}; an event file or the directory of one is expected")
     if not os.path.isdir(path):
         return _read_file(path, follow)
-    found = folders.event_files(path)
-    if not found:
+    files = folders.event_files(path)
+    if not files:
         raise NoSuchRun(no_event_file(path))
-    return Run(path, *_sorted_out(found))
+    return Run(path, *_sorted_out(files))
 
 
 def read(path: str | os.PathLike[str], follow: bool = False) -> Run | Any:
@@ -410,9 +410,9 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run | Any:
     """
     path = os.fsdecode(path)
     if os.path.isdir(path) and not follow and not folders.event_files(path):
-        found = find_runs(path)
-        if found:
-            return found
+        runs = find_runs(path)
+        if runs:
+            return runs
     return read_run(path, follow)
 
 
@@ -460,5 +460,5 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
     if not os.path.isdir(root):
         kind = "is a file" if os.path.exists(root) else absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
-    found = folders.find(root)
-    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes, root)
+    tree = folders.find(root)
+    return Runs((Run(folder, *_sorted_out(files)) for folder, files in tree.folders.items()), tree.notes, root)

@@ -18,7 +18,7 @@ from instrument.errors import CorruptFrame, CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
-from instrument.runs.event_file import EventFile, Key, Told
+from instrument.runs.event_file import EventFile, Key, LineageRecord
 from instrument.runs.html_view import HtmlView
 from instrument.runs.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
 from instrument.runs.starts import Origin, Writer, joined
@@ -54,10 +54,10 @@ class RunData:
         """Read what is new in the files at these paths, whose names must be those of event files."""
         wanted = list(paths)
         copies = _copies(wanted)
-        known, self._files, self._in_order, self._by_rows = self._files, {}, None, None
+        before, self._files, self._in_order, self._by_rows = self._files, {}, None, None
         for path in wanted:
             if path not in copies:
-                file = known.get(path)
+                file = before.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
         firsts = [file for file in self._files.values() if file.begun is not None]
@@ -90,8 +90,8 @@ class RunData:
 
     def origin(self, file: EventFile) -> Origin:
         """Return the recorder that wrote a file."""
-        found = self._origins.get(file.path)
-        if found is None:
+        origin = self._origins.get(file.path)
+        if origin is None:
             first = file
             if file.begun is None and file.name.kind == names.TENSORBOARD:
                 # Of the two files of a recorder the first one has its start.
@@ -100,9 +100,9 @@ class RunData:
             began, start = first.begun or (math.nan, None)
             times = file.first_wall_time, file.last_wall_time
             name = os.path.basename(file.path)
-            found = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
-            self._origins[file.path] = found
-        return found
+            origin = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
+            self._origins[file.path] = origin
+        return origin
 
     def extent(self) -> tuple[int, int, float] | None:
         """Return first step, last step and last wall time of all points that stand; None without points."""
@@ -138,12 +138,12 @@ class RunData:
 
     def nonfinite(self) -> dict[str, NonFinite]:
         """Return by their tags the scalars with points that are NaN or infinite: how many, and the first step."""
-        found: dict[str, NonFinite] = {}
+        result: dict[str, NonFinite] = {}
         for tag in sorted({tag for file in self._files.values() for tag in file.nonfinite()}):
             points = merge(Scalars, "scalar", tag, self.parts(("scalar", tag)), superseded=False)
             if points.first_nonfinite_step is not None:
-                found[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
-        return found
+                result[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
+        return result
 
     def counts(self) -> Counter[str]:
         """Return how many tags of each kind there are."""
@@ -174,23 +174,23 @@ class RunData:
         A message that cannot be parsed is left out and noted as damage.
         """
         result = RunLineage()
-        for place, found in self._told():
-            if isinstance(found, dict):
-                result[_HPARAMS] = {**result.get(_HPARAMS, {}), **found}
+        for place, record in self._lineage_records():
+            if isinstance(record, dict):
+                result[_HPARAMS] = {**result.get(_HPARAMS, {}), **record}
                 continue
             try:
-                fields = lineage.to_dict(found)
+                fields = lineage.to_dict(record)
             except CorruptMessage as error:
                 self.note(replace(place, reason=str(error)))
                 continue
-            key = lineage.SECTIONS[found.what]
+            key = lineage.SECTIONS[record.what]
             result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
         return result
 
-    def _told(self) -> Iterator[Told]:
+    def _lineage_records(self) -> Iterator[LineageRecord]:
         """Iterate over the lineage in file order; of several ranks the lowest comes last, as the last counts."""
         files = sorted(self._files.values(), key=lambda file: -file.name.device)
-        return (told for file in files for told in file.told)
+        return (record for file in files for record in file.lineage)
 
     @property
     def gaps(self) -> list[Gap]:
@@ -200,7 +200,7 @@ class RunData:
     @property
     def damage(self) -> list[Damage]:
         """Places that hold no frame, or a frame that is no event, or a value that is none."""
-        return [one for file in self._files.values() for one in file.damage] + self._notes
+        return [place for file in self._files.values() for place in file.damage] + self._notes
 
 
 def _copies(paths: list[str]) -> set[str]:
@@ -214,7 +214,7 @@ def _copies(paths: list[str]) -> set[str]:
 def _is_ours(path: str) -> bool:
     try:
         with OpenFile(path) as file:
-            found = frame.unpack(file.read(0, _HEAD_BYTES))
-        return found is not None and tensorboard_outline.source_writer(found[0]) == tensorboard.WRITER
+            first = frame.unpack(file.read(0, _HEAD_BYTES))
+        return first is not None and tensorboard_outline.source_writer(first[0]) == tensorboard.WRITER
     except (OSError, CorruptFrame, CorruptMessage):
         return False  # reading it says what is wrong

@@ -97,14 +97,14 @@ def _varints(data: Bytes, at: Indices, is_there: Mask) -> tuple[Indices, NDArray
 def _only_unknown(data: Bytes, at: Indices, ends: Indices, own: frozenset[int]) -> Mask:
     """Return which events have nothing but fields that nobody reads between these places."""
     is_right = np.ones(at.size, np.bool_)
-    known = np.array(sorted({0, 1, 2, 5} | own), np.uint64)
+    numbers = np.array(sorted({0, 1, 2, 5} | own), np.uint64)
     for _ in range(_MOST_FURTHER):
         is_there = is_right & (at < ends)
         if not is_there.any():
             break
         at, key, is_whole = _varints(data, at, is_there)
         kind = key & np.uint64(7)
-        is_right &= is_whole & ~(is_there & np.isin(key >> np.uint64(3), known))
+        is_right &= is_whole & ~(is_there & np.isin(key >> np.uint64(3), numbers))
         has_number = is_there & (kind != wire.FIXED64) & (kind != wire.FIXED32)
         at, number, is_whole = _varints(data, at, has_number)
         is_delimited = is_there & (kind == wire.LENGTH_DELIMITED)
@@ -119,14 +119,14 @@ def _only_unknown(data: Bytes, at: Indices, ends: Indices, own: frozenset[int]) 
     return is_right
 
 
-def values(data: Bytes, found: Heads) -> tuple[Values, Mask]:
+def values(data: Bytes, head: Heads) -> tuple[Values, Mask]:
     """Find the values of plain events; return them, and which events are still plain.
 
     Those of other events may be among the values, too.
     """
-    is_plain = found.is_plain.copy()
-    events = np.flatnonzero(is_plain & (found.start < found.end))
-    start, end = found.start[events], found.end[events]
+    is_plain = head.is_plain.copy()
+    events = np.flatnonzero(is_plain & (head.start < head.end))
+    start, end = head.start[events], head.end[events]
     at, length, is_whole = _varints(data, start + 1, np.ones(events.size, np.bool_))
     is_single = is_whole & (data[start] == _VALUE) & (length == (end - at).astype(np.uint64)) & (at <= end)
     single = Values(events[is_single], at[is_single], end[is_single])

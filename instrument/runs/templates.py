@@ -54,15 +54,15 @@ class Templates:
         hashes = (words & self._first[np.where(is_fit, tag_end, 0)]) @ self._weights
         hashes += length.astype(np.uint64) * _LENGTH_WEIGHT
         hashes = np.where(is_fit, hashes | np.uint64(1), np.uint64(0))
-        found = self._slots[(hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.intp)].astype(np.int64)
-        found[~self._holds(found, words, length)] = -1
-        missed = np.flatnonzero((found < 0) & is_fit)
+        template = self._slots[(hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.intp)].astype(np.int64)
+        template[~self._holds(template, words, length)] = -1
+        missed = np.flatnonzero((template < 0) & is_fit)
         if missed.size and self._count:
             position = np.minimum(np.searchsorted(self._sorted, hashes[missed]), self._count - 1)
             other = self._order[position]
             other[~self._holds(other, words[missed], length[missed])] = -1
-            found[missed] = other
-        return found, hashes
+            template[missed] = other
+        return template, hashes
 
     def _at(self, data: NDArray[np.uint8], start: Indices) -> Words:
         """Return the words from each place on."""
