@@ -22,7 +22,7 @@ from instrument.eventfile.resync import Resync
 WINDOW_BYTES = 1 << 20
 #: Behind damage the window is small at first, as more damage may follow.
 _FIRST_WINDOW_BYTES = 16 << 10
-#: As many places of damage of one file are told one by one.
+#: The most places of damage of one file that are listed one by one.
 MOST_PLACES = 10_000
 
 WRONG_LENGTH = "the checksum of the length is wrong"
@@ -31,16 +31,16 @@ UNFINISHED = "the file ends inside a frame"
 TOO_LONG = "the frame's length reaches past valid frames"
 
 _LENGTH = struct.Struct("<Q")
-#: So many equal lengths in a row are a reason to compare the next ones all at once.
+#: After this many equal lengths in a row the next ones are compared all at once.
 _ALIKE = 64
-#: So many periods are tried after which lengths may come round.
+#: The most periods that are tried to find how lengths come round.
 _PERIODS = 32
 #: Payloads above this size are not gathered into a matrix.
 _LONG_BYTES = 4096
-#: The headers of a window are looked for all at once where its frames are no longer than this, and where no more than
-#: one place in so many looks like one.
+#: The headers of a window are searched all at once if its frames are no longer than this, and if at most this share
+#: (one place in four) looks like a header.
 _SHORT_BYTES, _PLACES_SHARE = 512, 4
-#: In a window whose frames are mostly shorter than this, those with a length of more than a byte are not looked for.
+#: In a window whose frames are mostly shorter than this, only lengths of one byte are searched.
 _VERY_SHORT_BYTES = 160
 
 Indices = NDArray[np.int64]
@@ -58,14 +58,14 @@ class Damage:
 
 
 def note(damage: list[Damage], place: Damage) -> None:
-    """Add damage of a file; beyond a number of places the last one grows instead, but for an unfinished end."""
+    """Add damage of a file; beyond `MOST_PLACES` the last place grows, unless the new one is an unfinished end."""
     if len(damage) < MOST_PLACES or place.torn:
         damage.append(place)
         return
     last = damage.pop()
     offset = min(last.offset, place.offset)
     end = max(last.offset + last.bytes_skipped, place.offset + place.bytes_skipped)
-    reason = "more places than are told one by one lie between valid frames"
+    reason = "more damaged places than are listed lie between valid frames"
     damage.append(Damage(place.path, offset, end - offset, reason, last.torn))
 
 
@@ -148,7 +148,7 @@ class BlockReader:
             yield from _Pass(self, file, size_bytes).blocks()
 
     def add(self, offset: int, bytes_skipped: int, reason: str, torn: bool = False) -> None:
-        """Note damage; beyond a number of places the last one grows instead."""
+        """Note damage; see `note`."""
         note(self.damage, Damage(self.path, offset, bytes_skipped, reason, torn))
 
 

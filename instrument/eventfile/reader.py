@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from instrument.eventfile import frame
 from instrument.eventfile.blocks import Block, BlockReader, Damage
 
-__all__ = ["Damage", "EventFileReader"]
-
 
 class EventFileReader:
     """The payloads of one event file in file order; after iterating, `damage` lists what was passed over.

@@ -136,7 +136,7 @@ def _crc_of_part(before: int, through: int, length: int) -> int:
 
 
 def _shifted(crc: int, zeros: int) -> int:
-    """Return what the checksum of a string contributes to that of a longer one, with so many bytes behind it."""
+    """Return what the checksum of a string contributes to that of a longer one, with `zeros` bytes behind it."""
     power = 0
     while zeros:
         if zeros & 1:

@@ -79,7 +79,7 @@ class EventFileWriter:
         return os.fstat(self._fd).st_size
 
     def holds(self, committed_bytes: int) -> bool:
-        """Return True if the file is still there with its first `committed_bytes`: nobody deleted it or cut it.
+        """Return True if the file is still there with its first `committed_bytes`: it was neither deleted nor cut.
 
         What another writer that died has left behind them is cut off by the next `append`.
         """
@@ -120,7 +120,7 @@ def is_being_written(path: str) -> bool:
 def _lock(fd: int, is_shared: bool) -> bool:
     """Lock a file until its descriptor is closed; return False if another process holds a lock.
 
-    Nobody ever waits for it: those of writers only tell that there is one.
+    It is never waited for: a writer's lock only shows that there is a writer.
     """
     try:
         import fcntl

@@ -27,9 +27,9 @@ Mask = NDArray[np.bool_]
 #: Fewer payloads than this are not compared, unless they are long.
 _FEW = 8
 _LONG_BYTES = 1024
-#: A layout is worth a comparison where at least one payload in so many has it.
+#: A layout is worth a comparison if at least one payload in eight has it.
 _SHARE = 8
-#: So many different layouts of one length are tried.
+#: The most layouts of one length that are tried.
 _LAYOUTS = 16
 #: A matrix of bytes up to this size is compared as a whole, a larger one column by column.
 _SMALL_BYTES = 1 << 16
@@ -139,7 +139,7 @@ def _fixed_spans(outline: Outline, length: int) -> list[tuple[int, int]]:
     return spans
 
 
-class Recall:
+class LayoutCache:
     """The last outline of each length: the steps of a run, and the runs of a tree, mostly record the same."""
 
     _MOST_LENGTHS = 256

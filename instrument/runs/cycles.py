@@ -17,7 +17,7 @@ from instrument.eventfile import frame
 
 Indices = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
-#: So many lengths of a cycle are tried: a tag may come more than once in it.
+#: The most lengths of a cycle that are tried: a tag may come more than once in it.
 _TRIES = 3
 
 

@@ -46,21 +46,21 @@ from instrument.runs.columns import FilePoints, Payload
 from instrument.runs.numbers import MOST_TAGS, NumberPoints, Numbers, Points, Rows
 from instrument.values import TRACE_KIND, End, Gap, Lineage, Start
 
-#: A file whose last so many bytes are others than they were is another file.
+#: A file is another one if the last bytes of what was read differ.
 _LAST_BYTES = 64
 #: Lineage and gaps take a kilobyte each in memory: a hostile file of a few megabytes could hold millions.
 MOST_RECORDS = 20_000
 #: Points that come one by one may take more memory than they have bytes in the file, but no more than this.
 _SPARE_BYTES = 16 << 20
 _NUMBER_BYTES, _STORED_BYTES = 24, 48
-#: So many places of damage, the last ones, are looked at again when reading goes on.
+#: The number of damaged places, the last ones, that are read again when reading goes on.
 _MENDED = 16
 _TAGS = f"tags beyond the file's first {MOST_TAGS}"
 #: A kind and a tag.
 Key = tuple[str, str]
 
 
-#: Layouts of more numbers are kept, and so many of them.
+#: Layouts of more numbers than this are kept, and the most of them.
 _LONG_LAYOUT, _MOST_LAYOUTS = 16, 64
 
 
@@ -125,9 +125,9 @@ class EventFile:
         self._last = b""
         self._numbers = Numbers()
         if self.name.kind == names.TENSORBOARD:
-            self._dialect, self._recall = _tensorboard(self._plugins), columnar.Recall()
+            self._dialect, self._layout_cache = _tensorboard(self._plugins), columnar.LayoutCache()
         else:
-            self._dialect, self._recall = _MINDSPORE, _RECALL
+            self._dialect, self._layout_cache = _MINDSPORE, _SHARED_CACHE
         self._irregular = irregular.Irregular(self._dialect, self._number_of)
         #: The tags of long layouts by the identity of their places, which are kept with them.
         self._layouts: dict[int, tuple[list[Place], list[_Tags]]] = {}
@@ -234,7 +234,7 @@ class EventFile:
         batches, left = [], []
         for group in groups:
             read = functools.partial(self._outline, block, group.length)
-            recall = functools.partial(self._recalled, block, group.length)
+            recall = functools.partial(self._layout_cacheed, block, group.length)
             for part in columnar.batches(group, read, recall):
                 if isinstance(part, columnar.Batch):
                     batches.append(part)
@@ -270,8 +270,8 @@ class EventFile:
         self._numbers.add_points(positions, points)
         self._span(points.rows.wall_time)
 
-    def _recalled(self, block: Block, length: int, start: int) -> Outline | None:
-        return self._recall.find(block.data[start : start + length])
+    def _layout_cacheed(self, block: Block, length: int, start: int) -> Outline | None:
+        return self._layout_cache.find(block.data[start : start + length])
 
     def _take_irregular(self, block: Block, groups: list[Group]) -> None:
         """Take the payloads that belong to no batch, in file order."""
@@ -301,7 +301,7 @@ class EventFile:
             self._refused[start] = str(error)
             self._note(block, start, length, str(error))
             return None
-        self._recall.keep(payload, layout)
+        self._layout_cache.keep(payload, layout)
         return layout
 
     def _note(self, block: Block, start: int, length: int, reason: str) -> None:
@@ -479,13 +479,13 @@ def _number(content: memoryview) -> float:
 
 _MINDSPORE = irregular.Dialect(outline.mindspore, outline.take_value, frozenset(outline.OWN), outline.PLAIN_KEY)
 #: The runs of a tree mostly record the same.
-_RECALL = columnar.Recall()
+_SHARED_CACHE = columnar.LayoutCache()
 
 
 def _tensorboard(plugins: tensorboard_outline.Plugins) -> irregular.Dialect:
-    """Return the dialect of one file: what the values of a tag are is said by its first one."""
+    """Return the dialect of one file: the first value of a tag says what its values mean."""
     return irregular.Dialect(
         functools.partial(tensorboard_outline.outline, plugins=plugins),
-        lambda found, *where: tensorboard_outline.take_value(found, plugins, *where),
+        lambda layout, *span: tensorboard_outline.take_value(layout, plugins, *span),
         tensorboard_outline.OWN, tensorboard_outline.PLAIN_KEY,
     )  # fmt: skip

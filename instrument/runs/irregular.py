@@ -1,7 +1,7 @@
-"""The numbers of events that have no layout in common with enough others, all of a block at once.
+"""Read the numbers of events that share no layout with enough others, all events of a block at once.
 
-What is no plain number with a known tag (a histogram between scalars, the first number of a tag in some form that was
-not seen yet) is left for the dialect's own outline, value by value; so are events that hold more than a summary.
+A value that is no plain number with a known tag (a histogram between scalars, the first number of a tag in a new form)
+is left for the dialect's own outline, value by value. So are events that hold more than a summary.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from instrument.runs.scan import Values
 from instrument.runs.templates import PADDING, SIZES, Templates
 
 Indices = NDArray[np.int64]
-#: From so many events on it pays to take them together, however few values each has.
+#: From this many events on it pays to take them together, however few values each has.
 _MANY_EVENTS = 32
-#: So many events are read before it is tried whether the next ones repeat them, and so often that may fail.
+#: Events that are read before the next ones are compared with them, and how often that may fail.
 _FIRST_EVENTS, _MOST_FAILURES = 1200, 8
 #: An event of this size may have many values by itself.
 _LONG_BYTES = 1024
@@ -48,7 +48,7 @@ Placed = tuple[Indices, Points]
 
 
 class Decoded(NamedTuple):
-    """What events hold: numbers with their positions, values to be taken one by one, events to be read alone."""
+    """Decoded events: numbers with their positions, values to be taken one by one, events to be read alone."""
 
     numbers: list[Placed]
     others: list[tuple[int, Outline]]
@@ -56,7 +56,7 @@ class Decoded(NamedTuple):
 
 
 def is_cheaper(batches: list[Group], left: list[Group]) -> bool:
-    """Return True where most events belong to no batch: the others are taken with them then, as they come round."""
+    """Return True if most events belong to no batch: the batches are read with them then, as they may be one cycle."""
     count = sum(group.starts.size for group in left)
     return count >= _MANY_EVENTS and count > sum(group.starts.size for group in batches)
 

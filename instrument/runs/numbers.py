@@ -5,7 +5,7 @@ is done tag by tag while a file is read. Numbers arrive in two forms:
 
 - rows of a table: events of one layout, each with a number for every one of the same tags. A table keeps a matrix with
   a line for each tag, and the steps and times of its events once;
-- points: a tag, the row of its event, and the number. They are sorted by tag once, when somebody asks.
+- points: a tag, the row of its event, and the number. They are sorted by tag once, on first use.
 
 A list of chunks for each tag, which is the simpler way, costs a microsecond for each tag and block of the file: more
 than all checksums together where a block holds a few events of many tags.
@@ -111,7 +111,7 @@ class Numbers:
         self._bounds: NDArray[np.int64] = np.zeros(1, np.int64)
         #: The extents of tables and of sorted points, as far as their steps ascend.
         self._extents: dict[bytes | int, Extent | None] = {}
-        #: By the number of a tag, what is equal for tags with the same rows; None until somebody asks.
+        #: By the number of a tag, what is equal for tags with the same rows; None until it is needed.
         self._together: list[object] | None = None
         self._is_sorted = True
 

@@ -30,7 +30,7 @@ from instrument import paths
 from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
-from instrument.eventfile.reader import Damage
+from instrument.eventfile.blocks import Damage
 from instrument.ringfile import pending
 from instrument.runs import file_kinds, folders, frames, tail
 from instrument.runs.hints import absent, listed, nearest, no_event_file, ranges

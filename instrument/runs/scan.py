@@ -95,7 +95,7 @@ def _varints(data: Bytes, at: Indices, is_there: Mask) -> tuple[Indices, NDArray
 
 
 def _only_unknown(data: Bytes, at: Indices, ends: Indices, own: frozenset[int]) -> Mask:
-    """Return which events have nothing but fields that nobody reads between these places."""
+    """Return which events have nothing but unknown fields between these places."""
     is_right = np.ones(at.size, np.bool_)
     numbers = np.array(sorted({0, 1, 2, 5} | own), np.uint64)
     for _ in range(_MOST_FURTHER):

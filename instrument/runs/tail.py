@@ -92,11 +92,11 @@ def follow(run: Followed, interval_s: float, wait: Callable[[], bool] | None) ->
 
 
 class Ending:
-    """Tells when a run that is followed has ended.
+    """Decide when a run that is followed has ended.
 
-    A recorder of ours holds locks on its ring file and its event files until its last byte is written, which is the end
-    of a training that is killed, too: the run has ended when they are gone, and stay so for `HANDOVER_S`. Recorders of
-    others hold none: there the run has ended when its files hold something and have not changed for `idle_s`.
+    Recorders of instrument hold locks on the ring file and the event files until the last byte is written, also when
+    the training is killed: the run has ended when the locks are gone, and stay gone for `HANDOVER_S`. Other recorders
+    hold none: their run has ended when its files hold something and have not changed for `idle_s`.
     """
 
     def __init__(self, run: Followed, idle_s: float, now: Callable[[], float] = time.time) -> None:
