@@ -71,6 +71,9 @@ _HOMES = {
     "load_ipython_extension": ("instrument.show.notebook", "load_ipython_extension"),
 }
 
+#: Modules whose names give runs, which notebooks show by `instrument.show.html`.
+_READING = ("instrument.runs.run", "instrument.show.notebook")
+
 #: Module -> what it is called, and how it is installed: `pip install --no-deps` leaves them out.
 _PACKAGES = {
     "mindspore": ("MindSpore", "'mindspore>=2.7,<2.11' 'numpy<2'; reading runs and profiles needs none"),
@@ -100,6 +103,10 @@ if not TYPE_CHECKING:  # to a type checker this would say that any name is there
             raise ImportError(
                 f"instrument.{name} needs {needed[0]}, which is not installed: pip install {needed[1]}", name=error.name
             ) from error
+        if module_name in _READING:
+            from instrument.runs.html_view import set_renderer
+
+            set_renderer(lambda: import_module("instrument.show.html").render)
         value = module if attribute is None else getattr(module, attribute)
         globals()[name] = value
         return value

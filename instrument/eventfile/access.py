@@ -15,8 +15,8 @@ from typing import NamedTuple
 Identity = tuple[int, int]
 
 
-class Tail(NamedTuple):
-    """The end of a file that nobody has written yet: `data` stand behind its first `kept_bytes`.
+class UnwrittenEnd(NamedTuple):
+    """The end of a file that is not on disk yet: `data` stand behind its first `kept_bytes`.
 
     `name` is the file's own name, and `start` what it begins with: an inode is used again when its file is deleted.
     """
@@ -28,11 +28,11 @@ class Tail(NamedTuple):
 
 
 #: The tails of files whose recorder was killed, by the files' identities.
-_tails: dict[Identity, Tail] = {}
+_tails: dict[Identity, UnwrittenEnd] = {}
 
 
-def set_tail(identity: Identity, tail: Tail | None) -> None:
-    """From now on read a file as if it ended with a tail, or as it is; this changes nothing on disk."""
+def set_tail(identity: Identity, tail: UnwrittenEnd | None) -> None:
+    """Read a file from now on as if it ended with `tail`, or as it is; nothing changes on disk."""
     if tail is None:
         _tails.pop(identity, None)
     else:
@@ -59,7 +59,7 @@ class OpenFile:
         self.size_bytes = status.st_size if self._tail is None else self._tail.kept_bytes + len(self._tail.data)
         self.changed_ns = status.st_mtime_ns
 
-    def _has(self, tail: Tail, size_bytes: int) -> bool:
+    def _has(self, tail: UnwrittenEnd, size_bytes: int) -> bool:
         """Return True if a tail of a file with this identity is that of the file that is open."""
         is_there = tail.kept_bytes <= size_bytes and os.path.basename(os.path.realpath(self.path)) == tail.name
         return is_there and os.pread(self._file.fileno(), len(tail.start), 0) == tail.start
@@ -89,7 +89,7 @@ class OpenFile:
         return filled
 
     def read(self, offset: int, count: int) -> memoryview:
-        """Up to `count` bytes at `offset`, fewer only where the file ends; no memory is taken for what is not there."""
+        """Return up to `count` bytes at `offset`, fewer if the file ends; no memory is taken for what is not there."""
         size_bytes = os.fstat(self._file.fileno()).st_size if self._tail is None else self.size_bytes
         count = max(0, min(count, size_bytes - offset))
         buffer = memoryview(bytearray(count))

@@ -1,4 +1,4 @@
-"""The whole and right frames of a file, a block of them at a time, and a word for each place that holds none.
+"""Iterate over the valid frames of a file in blocks, and report damaged regions.
 
 A block is what a window of the file holds. Its frames are found by following their lengths; both checksums of each are
 checked, for frames of one length together. Nothing in a file is believed before its checksum held, and no memory is
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from instrument.eventfile import crcs, frame
 from instrument.eventfile.access import OpenFile
-from instrument.eventfile.search import Search
+from instrument.eventfile.resync import Resync
 
 WINDOW_BYTES = 1 << 20
 #: Behind damage the window is small at first, as more damage may follow.
 _FIRST_WINDOW_BYTES = 16 << 10
-#: As many places of damage of one file are told one by one.
+#: The most places of damage of one file that are listed one by one.
 MOST_PLACES = 10_000
 
 WRONG_LENGTH = "the checksum of the length is wrong"
@@ -31,16 +31,16 @@ UNFINISHED = "the file ends inside a frame"
 TOO_LONG = "the frame's length reaches past valid frames"
 
 _LENGTH = struct.Struct("<Q")
-#: So many equal lengths in a row are a reason to compare the next ones all at once.
+#: After this many equal lengths in a row the next ones are compared all at once.
 _ALIKE = 64
-#: So many periods are tried after which lengths may come round.
+#: The most periods that are tried to find how lengths come round.
 _PERIODS = 32
 #: Payloads above this size are not gathered into a matrix.
 _LONG_BYTES = 4096
-#: The headers of a window are looked for all at once where its frames are no longer than this, and where no more than
-#: one place in so many looks like one.
+#: The headers of a window are searched all at once if its frames are no longer than this, and if at most this share
+#: (one place in four) looks like a header.
 _SHORT_BYTES, _PLACES_SHARE = 512, 4
-#: In a window whose frames are mostly shorter than this, those with a length of more than a byte are not looked for.
+#: In a window whose frames are mostly shorter than this, only lengths of one byte are searched.
 _VERY_SHORT_BYTES = 160
 
 Indices = NDArray[np.int64]
@@ -57,21 +57,21 @@ class Damage:
     torn: bool
 
 
-def note(damage: list[Damage], one: Damage) -> None:
-    """Add damage of a file; beyond a number of places the last one grows instead, but for an unfinished end."""
-    if len(damage) < MOST_PLACES or one.torn:
-        damage.append(one)
+def note(damage: list[Damage], place: Damage) -> None:
+    """Add damage of a file; beyond `MOST_PLACES` the last place grows, unless the new one is an unfinished end."""
+    if len(damage) < MOST_PLACES or place.torn:
+        damage.append(place)
         return
     last = damage.pop()
-    offset = min(last.offset, one.offset)
-    end = max(last.offset + last.bytes_skipped, one.offset + one.bytes_skipped)
-    reason = "more places than are told one by one lie between valid frames"
-    damage.append(Damage(one.path, offset, end - offset, reason, last.torn))
+    offset = min(last.offset, place.offset)
+    end = max(last.offset + last.bytes_skipped, place.offset + place.bytes_skipped)
+    reason = "more damaged places than are listed lie between valid frames"
+    damage.append(Damage(place.path, offset, end - offset, reason, last.torn))
 
 
 @dataclass
 class Group:
-    """Frames of a block whose payloads are of one length: these begin at `starts` of the block's data, ascending.
+    """Frames of a block whose payloads have one length; the payloads begin at `starts` of the block's data, ascending.
 
     In memory the first one stands at `origin` of `buffer`, and the others each `stride` bytes behind the one before.
     """
@@ -84,7 +84,7 @@ class Group:
 
     @classmethod
     def gather(cls, data: memoryview, starts: Indices, length: int) -> Group:
-        """The payloads at `starts` of `data`; a view where they follow each other directly."""
+        """Gather the payloads at `starts` of `data`; this is a view if they follow each other directly."""
         stride = frame.OVERHEAD_BYTES + length
         if int(starts[-1] - starts[0]) == (starts.size - 1) * stride:
             return cls(length, starts, data, int(starts[0]), stride)
@@ -98,11 +98,11 @@ class Group:
         return np.ndarray(shape, np.uint8, self.buffer, self.origin, (self.stride, 1))
 
     def column(self, at: int, dtype: str) -> NDArray[Any]:
-        """What stands at byte `at` of each payload, as a view."""
+        """Return the number at byte `at` of each payload, as a view."""
         return np.ndarray((self.starts.size,), dtype, self.buffer, self.origin + at, (self.stride,))
 
     def only(self, mask: NDArray[np.bool_]) -> Group:
-        """Those of the frames."""
+        """Return some of the frames."""
         if mask.all():
             return self
         return Group(self.length, self.starts[mask], self.rows[mask].data, 0, self.length)
@@ -148,7 +148,7 @@ class BlockReader:
             yield from _Pass(self, file, size_bytes).blocks()
 
     def add(self, offset: int, bytes_skipped: int, reason: str, torn: bool = False) -> None:
-        """Note damage; beyond a number of places the last one grows instead."""
+        """Note damage; see `note`."""
         note(self.damage, Damage(self.path, offset, bytes_skipped, reason, torn))
 
 
@@ -159,7 +159,7 @@ class _Pass:
         self._reader = reader
         self._file = file
         self._size_bytes = size_bytes
-        self._search = Search(file, size_bytes)
+        self._resync = Resync(file, size_bytes)
         self._window_bytes = WINDOW_BYTES
         self._buffer = bytearray()
         #: What was read of long frames whose payloads turned out to be wrong.
@@ -187,13 +187,13 @@ class _Pass:
         self._reader.end = self._settled()
 
     def _window(self, offset: int) -> memoryview:
-        """The bytes from `offset` on: a window, or the whole of a larger frame."""
+        """Return the bytes from `offset` on: a window, or the whole of a larger frame."""
         wanted = min(self._window_bytes, self._size_bytes - offset)
-        length = self._search.length(offset)
+        length = self._resync.length(offset)
         whole = frame.OVERHEAD_BYTES + (length or 0)
         if length is not None and wanted < whole <= self._size_bytes - offset:
             # A hostile file has thousands of long frames over each other, all of them wrong.
-            is_plausible = self._wasted_bytes <= self._size_bytes or self._search.is_valid(offset, length)
+            is_plausible = self._wasted_bytes <= self._size_bytes or self._resync.is_valid(offset, length)
             wanted = whole if is_plausible else wanted
         if len(self._buffer) < wanted:
             self._buffer = bytearray(wanted)
@@ -201,18 +201,18 @@ class _Pass:
         filled = self._file.fill(view, offset)
         if filled < wanted:  # it was cut meanwhile
             self._size_bytes = offset + filled
-            self._search = Search(self._file, self._size_bytes)
+            self._resync = Resync(self._file, self._size_bytes)
         return view[:filled]
 
     def _skip(self, offset: int) -> int:
         """Note what stands at `offset` and does not begin a whole frame; where to read on."""
         is_whole = self._size_bytes - offset >= frame.HEADER.size
-        has_length = is_whole and self._search.length(offset) is not None
+        has_length = is_whole and self._resync.length(offset) is not None
         if has_length and self._is_in_file(offset):
-            following = self._search.resume(offset)
+            following = self._resync.resume(offset)
             self._reader.add(offset, following - offset, WRONG_PAYLOAD)
             return following
-        following = self._search.find(offset + 1)
+        following = self._resync.find(offset + 1)
         if is_whole and not has_length:
             self._reader.add(offset, following - offset, WRONG_LENGTH)
             return following
@@ -222,7 +222,7 @@ class _Pass:
         return following
 
     def _is_in_file(self, offset: int) -> bool:
-        length = self._search.length(offset)
+        length = self._resync.length(offset)
         return length is not None and frame.OVERHEAD_BYTES + length <= self._size_bytes - offset
 
     def _note_payloads(self, base: int, bad: Indices, lengths: Indices, following: int) -> int:
@@ -232,22 +232,22 @@ class _Pass:
             end = offset + frame.OVERHEAD_BYTES + int(lengths[index])
             self._wasted_bytes += int(lengths[index]) if lengths[index] > self._window_bytes else 0
             if index == len(lengths) - 1:  # the frames before it are followed by a header, as `resume` demands
-                end = following = self._search.resume(offset)
+                end = following = self._resync.resume(offset)
             self._reader.add(offset, end - offset, WRONG_PAYLOAD)
         return following
 
     def _settled(self) -> int:
-        """Where the damage begins that reaches to the end of the file; the end where there is none."""
+        """Return where the damage begins that reaches to the end of the file; the end if there is none."""
         end = self._size_bytes
-        for one in reversed(self._reader.damage):
-            if one.offset + one.bytes_skipped != end:
+        for place in reversed(self._reader.damage):
+            if place.offset + place.bytes_skipped != end:
                 break
-            end = one.offset
+            end = place.offset
         return max(end, self._reader.start)
 
 
 def _walk(data: memoryview, before: Indices) -> tuple[Indices, Indices, int]:
-    """Where whole frames with right headers begin, the lengths of their payloads, and where the last of them ends.
+    """Return the starts of whole frames with right headers, the lengths of their payloads, and the end of the last.
 
     `before` are the lengths of the frames before them.
     """
@@ -274,7 +274,7 @@ def _walk(data: memoryview, before: Indices) -> tuple[Indices, Indices, int]:
 
 
 def _expected(data: memoryview, before: Indices) -> tuple[Indices, int]:
-    """The starts of the first frames as far as their lengths come round, and where the last of them ends.
+    """Return the starts of the first frames as far as their lengths come round, and the end of the last of them.
 
     A training goes through the same tags in each step: the lengths that followed the last ones the time before are
     expected again.
@@ -295,7 +295,7 @@ def _expected(data: memoryview, before: Indices) -> tuple[Indices, int]:
 
 
 def _cycle(lengths: Indices) -> Indices:
-    """The last lengths as far as all others repeat them; none where they do not."""
+    """Return the last lengths that all others repeat; an empty array if they do not."""
     if lengths.size < 2 * _ALIKE or lengths.max() > _LONG_BYTES:
         return lengths[:0]
     counts = np.bincount(lengths)
@@ -308,7 +308,7 @@ def _cycle(lengths: Indices) -> Indices:
 
 
 def _follow(data: memoryview, offset: int) -> tuple[list[int], bool]:
-    """Where the next frames begin, as their lengths say, and where the last of them ends; True if these are all equal.
+    """Return the starts of the next frames and the end of the last, and True if all lengths are equal.
 
     There are `_ALIKE` frames, or as many as are whole.
     """
@@ -353,7 +353,7 @@ class _Headers:
         self._breaks = np.flatnonzero(np.append(self._starts[1:] != self._ends[:-1], True) | (self._ends > self._size))
 
     def run(self, offset: int) -> Indices:
-        """The starts of the frames from `offset` on that follow each other and are whole; those, as far as they go."""
+        """Return the starts of whole frames that follow each other from `offset` on."""
         first = int(np.searchsorted(self._starts, offset))
         if first == self._starts.size or self._starts[first] != offset:
             return self._starts[:0]
@@ -362,7 +362,7 @@ class _Headers:
 
 
 def _run(data: memoryview, offset: int, length: int) -> Indices:
-    """The starts of the frames from `offset` on that are of this length."""
+    """Return the starts of the frames from `offset` on that have this length."""
     stride = frame.OVERHEAD_BYTES + length
     count = (len(data) - offset) // stride
     if count <= 0:
@@ -374,7 +374,7 @@ def _run(data: memoryview, offset: int, length: int) -> Indices:
 
 
 def _with_headers(data: memoryview, starts: Indices, end: int) -> tuple[Indices, Indices, int]:
-    """The frames before the first whose header has a wrong checksum."""
+    """Return the frames before the first one whose header has a wrong checksum."""
     if not starts.size:
         return starts, starts, end
     count = len(data) - frame.HEADER.size + 1
@@ -388,12 +388,12 @@ def _with_headers(data: memoryview, starts: Indices, end: int) -> tuple[Indices,
 
 
 def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[Group], Indices]:
-    """The frames whose payloads are right, and (index, start) of those that are not, ascending."""
+    """Return the frames with valid payloads, and (index, start) of the others, ascending."""
     groups, bad = [], [np.empty((0, 2), np.int64)]
     for index in _by_length(lengths):
         group = Group.gather(data, starts[index], int(lengths[index[0]]))
-        found = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[group.starts + group.length]
-        is_right = crcs.masked(crcs.of_strings(data, group.starts, group.rows)) == found
+        stored = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[group.starts + group.length]
+        is_right = crcs.masked(crcs.of_strings(data, group.starts, group.rows)) == stored
         if not is_right.all():
             bad.append(np.stack([index, group.starts], axis=1)[~is_right])
             if not is_right.any():
@@ -406,7 +406,7 @@ def _checked(data: memoryview, starts: Indices, lengths: Indices) -> tuple[list[
 
 
 def _by_length(lengths: Indices) -> list[Indices]:
-    """The indices of equal lengths; of long payloads those that follow each other, so that none is copied."""
+    """Return the indices of equal lengths; long payloads are grouped only where they follow each other (no copies)."""
     if (lengths == lengths[0]).all() and lengths[0] <= _LONG_BYTES:
         return [np.arange(lengths.size)]
     order = np.argsort(np.minimum(lengths, _LONG_BYTES + 1).astype(np.uint16), kind="stable")

@@ -8,17 +8,17 @@ from importlib.machinery import PathFinder
 
 
 def _load() -> Callable[..., int]:
-    """`crc32c.crc32c` out of the package's compiled module.
+    """Return `crc32c.crc32c` of the package's compiled module.
 
     The package itself asks for its own version when it is imported, which reads the metadata of what is installed: more
     than half of the time that a worker takes to start.
     """
     package = importlib.util.find_spec("crc32c")
     if package is not None and package.submodule_search_locations:
-        found = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
-        if found is not None and found.loader is not None:
-            module = importlib.util.module_from_spec(found)
-            found.loader.exec_module(module)
+        spec = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
             if callable(getattr(module, "crc32c", None)):
                 function: Callable[..., int] = module.crc32c
                 return function
@@ -38,7 +38,7 @@ def mask(crc: int) -> int:
 
 
 def masked_crc(pieces: Iterable[bytes | memoryview]) -> int:
-    """The masked CRC-32C of the concatenation of `pieces`."""
+    """Return the masked CRC-32C of the concatenation of `pieces`."""
     crc = 0
     for piece in pieces:
         crc = crc32c(piece, crc)
@@ -46,6 +46,6 @@ def masked_crc(pieces: Iterable[bytes | memoryview]) -> int:
 
 
 def unmask(masked: int) -> int:
-    """The checksum that `mask` made this of."""
+    """Return the checksum that `mask` made this of."""
     rotated = (masked - MASK_DELTA) & 0xFFFFFFFF
     return ((rotated >> 17) | (rotated << 15)) & 0xFFFFFFFF

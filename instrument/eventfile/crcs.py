@@ -1,9 +1,7 @@
-"""CRC-32C of many byte strings at once, and of a part out of those of its ends.
+"""CRC-32C of many byte strings at once.
 
-A checksum is linear over XOR: that of a string is that of as many zeros, with one table look-up for each byte. For
-short strings of equal length this takes half the time of a call each; NumPy does it column by column.
-
-For the same reason the checksum of `data[a:b]` follows from those of `data[:a]` and `data[:b]`, with no byte read.
+A checksum is linear over XOR: strings of equal length differ in their checksums by what each byte in which they differ
+contributes, one table look-up for each. NumPy does that column by column, and skips columns that are equal in all.
 """
 
 from __future__ import annotations
@@ -20,13 +18,12 @@ COLUMN_BYTES = 256
 _COLUMN_ROWS = 64
 #: The checksums of smaller lengths are looked up.
 _SHORT_LENGTHS = 4096
-_POLYNOMIAL = 0x82F63B78
 
 Array = NDArray[np.uint32]
 
 
 def masked(crcs: Array) -> Array:
-    """`instrument.eventfile.crc.mask` of each."""
+    """Return `instrument.eventfile.crc.mask` of each."""
     return ((crcs >> np.uint32(15)) | (crcs << np.uint32(17))) + np.uint32(MASK_DELTA)
 
 
@@ -66,7 +63,7 @@ def _tables() -> NDArray[np.uint32]:
 
 
 def of_lengths(lengths: NDArray[np.uint64]) -> Array:
-    """The masked checksum of each length as it stands in a frame."""
+    """Return the masked checksum of each length as it stands in a frame."""
     if lengths.size and lengths.max() < _SHORT_LENGTHS:
         return _of_short_lengths()[lengths.astype(np.intp)]
     return _of_any_lengths(lengths)
@@ -79,47 +76,3 @@ def _of_short_lengths() -> Array:
 
 def _of_any_lengths(lengths: NDArray[np.uint64]) -> Array:
     return masked(of_rows(np.ascontiguousarray(lengths, "<u8").view(np.uint8).reshape(-1, 8)))
-
-
-def of_part(before: int, through: int, length: int) -> int:
-    """The checksum of the last `length` bytes of a string: it has the checksum `through`, and `before` without them."""
-    return through ^ _shifted(before, length)
-
-
-def _shifted(crc: int, zeros: int) -> int:
-    """What the checksum of a string contributes to that of a longer one, by the count of bytes behind it."""
-    power = 0
-    while zeros:
-        if zeros & 1:
-            columns, rest, result = _powers(power), crc, 0
-            while rest:
-                low = rest & -rest
-                result ^= columns[low.bit_length() - 1]
-                rest ^= low
-            crc = result
-        zeros >>= 1
-        power += 1
-    return crc
-
-
-@functools.cache
-def _powers(power: int) -> tuple[int, ...]:
-    """Where each bit of a checksum goes as 2**power bytes follow."""
-    if power:
-        half = _powers(power - 1)
-        return tuple(_apply(half, column) for column in half)
-    columns = []
-    for bit in range(32):
-        crc = 1 << bit
-        for _ in range(8):
-            crc = (crc >> 1) ^ _POLYNOMIAL if crc & 1 else crc >> 1
-        columns.append(crc)
-    return tuple(columns)
-
-
-def _apply(columns: tuple[int, ...], crc: int) -> int:
-    result = 0
-    for bit in range(32):
-        if crc >> bit & 1:
-            result ^= columns[bit]
-    return result

@@ -23,12 +23,12 @@ CRC_OF_ZERO_LENGTH = mask(crc32c(_LENGTH.pack(0)))
 
 @functools.lru_cache(maxsize=1024)  # the frames of a training's steps have few lengths
 def head(length: int) -> bytes:
-    """What stands before a payload of `length` bytes."""
+    """Return the header of a payload of `length` bytes."""
     return HEADER.pack(length, mask(crc32c(_LENGTH.pack(length))))
 
 
 def pack(payload: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """The pieces of the frame around the concatenation of `payload`; each piece holds single bytes."""
+    """Return the pieces of the frame around the concatenation of `payload`; each piece holds single bytes."""
     length = sum(len(piece) for piece in payload)
     return [head(length), *payload, FOOTER.pack(masked_crc(payload))]
 
@@ -58,7 +58,7 @@ def unpack(data: bytes | memoryview, offset: int = 0) -> tuple[memoryview, int] 
 
 
 def length_at(view: memoryview, offset: int) -> int | None:
-    """The payload length in the header at `offset`; None if its checksum is wrong."""
+    """Return the payload length in the header at `offset`; None if its checksum is wrong."""
     length: int
     length, length_crc = HEADER.unpack_from(view, offset)
     return length if mask(crc32c(view[offset : offset + _LENGTH.size])) == length_crc else None

@@ -52,17 +52,17 @@ class EventFileName:
 
 
 def host() -> str:
-    """This machine's name, in characters that are safe in a file name everywhere."""
+    """Return this machine's name, in characters that are safe in a file name everywhere."""
     return _UNSAFE.sub("_", platform.node()) or "localhost"
 
 
 def join(prefix: str, seconds: int, device: int, suffix: str, kind: str = SUMMARY, host_name: str = "") -> str:
-    """The name of a file that was written on this machine, or on that named."""
+    """Return the name of a file that is written on this machine, or on the named one."""
     return f"{prefix}.out.events.{kind}.{seconds}.{device}.{host_name or host()}{suffix}"
 
 
 def parse(name: str, kind: str = SUMMARY) -> EventFileName | None:
-    """The parts of the name of an event file of that kind; None for any other file."""
+    """Return the parts of the name of an event file of that kind; None for any other file."""
     match = _PATTERNS[kind].fullmatch(name)
     if match is None:
         return None
@@ -76,7 +76,7 @@ def parse(name: str, kind: str = SUMMARY) -> EventFileName | None:
 
 
 def recognise(name: str) -> EventFileName | None:
-    """The parts of the name of an event file of any kind, TensorBoard's too; None for any other file."""
+    """Return the parts of the name of an event file of any kind, TensorBoard's too; None for any other file."""
     if name.startswith(RING_PREFIX):  # its host may be called anything
         return None
     return parse(name) or parse(name, PROFILE) or _parse_tensorboard(name)

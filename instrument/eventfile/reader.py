@@ -1,4 +1,4 @@
-"""Read the frames of a file one by one: what is whole and right, and a word for each place that is not."""
+"""Iterate over the valid frames of a file one by one, and report damaged regions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from instrument.eventfile import frame
 from instrument.eventfile.blocks import Block, BlockReader, Damage
-
-__all__ = ["Damage", "EventFileReader"]
 
 
 class EventFileReader:
@@ -34,7 +32,7 @@ class EventFileReader:
 
 
 def payloads(block: Block) -> Iterator[tuple[int, memoryview]]:
-    """The payloads of a block in file order, views of its data, with where they begin in it."""
+    """Yield the start of each payload of a block, and a view of it, in file order."""
     frames = [(start, group.length) for group in block.groups for start in group.starts.tolist()]
     for start, length in sorted(frames):
         yield start, block.data[start : start + length]

@@ -19,7 +19,7 @@ _CALL_BYTES = 1 << 20
 
 
 def coalesce(pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """The same bytes in fewer pieces; large ones are handed through uncopied."""
+    """Join small pieces; large ones are passed on uncopied."""
     result: list[bytes | memoryview] = []
     small: list[bytes | memoryview] = []
     for piece in pieces:
@@ -79,7 +79,7 @@ class EventFileWriter:
         return os.fstat(self._fd).st_size
 
     def holds(self, committed_bytes: int) -> bool:
-        """Return True if the file is still there with its first `committed_bytes`: nobody deleted it or cut it.
+        """Return True if the file is still there with its first `committed_bytes`: it was neither deleted nor cut.
 
         What another writer that died has left behind them is cut off by the next `append`.
         """
@@ -103,7 +103,7 @@ class EventFileWriter:
 
 
 def is_being_written(path: str) -> bool:
-    """Whether an `EventFileWriter` has the file open, here or in another process of this machine.
+    """Return True if an `EventFileWriter` has the file open, here or in another process of this machine.
 
     False also where the file system knows no locks, and where the file cannot be opened.
     """
@@ -118,9 +118,9 @@ def is_being_written(path: str) -> bool:
 
 
 def _lock(fd: int, is_shared: bool) -> bool:
-    """Lock a file until its descriptor is closed; False where another lock stands against it.
+    """Lock a file until its descriptor is closed; return False if another process holds a lock.
 
-    Nobody ever waits for it: those of writers only tell that there is one.
+    It is never waited for: a writer's lock only shows that there is a writer.
     """
     try:
         import fcntl
@@ -156,7 +156,7 @@ def _batch(pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
 
 
 def _drop(pieces: list[bytes | memoryview], count: int) -> list[bytes | memoryview]:
-    """What is left of `pieces` behind their first `count` bytes."""
+    """Return what is left of `pieces` behind their first `count` bytes."""
     index = 0
     while index < len(pieces) and count >= len(pieces[index]):
         count -= len(pieces[index])

@@ -150,7 +150,7 @@ def _read(path: str, state: State) -> Pending | None:
                 pending.damage.append(_whole(path, state, reason))
             continue
         name = os.path.basename(os.path.realpath(tail.path))
-        access.set_tail(identity, access.Tail(tail.kept_bytes, tail.data, name, start))
+        access.set_tail(identity, access.UnwrittenEnd(tail.kept_bytes, tail.data, name, start))
         pending.files.append(identity)
     return pending
 

@@ -48,7 +48,7 @@ class Stored(NamedTuple):
     """A value in its file; `place` is a row of the table."""
 
     source: Source
-    place: Any
+    place: np.void
 
     def __call__(self) -> Any:
         """Read and decode it.
@@ -60,7 +60,7 @@ class Stored(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where it begins in the file."""
+        """Its first byte in the file."""
         return int(self.place["offset"])
 
     @property
@@ -69,20 +69,20 @@ class Stored(NamedTuple):
         return int(self.place["length"])
 
     def data(self) -> memoryview:
-        """Its encoded bytes."""
+        """Return its encoded bytes."""
         path, checked_bytes = self.source.path, self.length + int(self.place["tail"])
         try:
             with OpenFile(path) as file:
-                found = file.read(self.offset, checked_bytes)
+                content = file.read(self.offset, checked_bytes)
         except OSError as error:
             raise CorruptMessage(f"{path} cannot be read: {error.strerror}") from error
-        if len(found) < checked_bytes or crc32c(found, int(self.place["before"])) != self.place["through"]:
+        if len(content) < checked_bytes or crc32c(content, int(self.place["before"])) != self.place["through"]:
             raise CorruptMessage(f"{path} was changed at byte {self.offset} since it was read")
-        return found[: self.length].toreadonly()
+        return content[: self.length].toreadonly()
 
 
 class StoredColumn:
-    """Values in files; an index gives one as `Stored`, anything else that NumPy takes as one a part of the column."""
+    """Values in files: an integer index gives a `Stored`, any other NumPy index a part of the column."""
 
     __slots__ = ("places", "sources")
 
@@ -103,7 +103,7 @@ class StoredColumn:
 
     @classmethod
     def joined(cls, parts: list[StoredColumn]) -> StoredColumn:
-        """One after the other."""
+        """Join parts of a column in order."""
         places, sources = [], list(dict.fromkeys(source for part in parts for source in part.sources))
         for part in parts:
             if part.sources == sources[: len(part.sources)]:
@@ -168,12 +168,12 @@ class FilePoints:
         return sum(len(columns.step) for columns in self._settled)
 
     def columns(self) -> Columns:
-        """All of it, once it has been settled."""
+        """Return all points, once they are settled."""
         return self._settled[0]
 
     @property
     def together(self) -> object:
-        """Equal for tags with the same steps and times; this one is alone."""
+        """An object that is equal for tags with the same steps and times; here for no other tag."""
         return id(self)
 
     def extent(self) -> Extent | None:
@@ -200,7 +200,7 @@ class Payload:
         self._end = self._crc = 0
 
     def stored(self, place: Place) -> Where:
-        """The value at a place."""
+        """Return where the value at a place stands in the file."""
         assert place.decode is not None
         before = self._crc_of(place.start)
         tail = len(self._data) - place.end

@@ -7,6 +7,7 @@ goes on from one block of the file to the next, wherever in a step that begins.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from instrument.eventfile import frame
 
 Indices = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
-#: So many lengths of a cycle are tried: a tag may come more than once in it.
+#: The most lengths of a cycle that are tried: a tag may come more than once in it.
 _TRIES = 3
 
 
@@ -135,8 +136,8 @@ def _mask(cycle: Events, first: int, length: int) -> Bytes:
     mask[(cycle.end - first)[:, None] + np.arange(frame.FOOTER.size)] = 0
     start = cycle.start - first
     mask[start[:, None] + np.arange(1, 9)] = 0
-    for at, is_there in _step_bytes(cycle):
-        mask[start[is_there] + at] = 0x80
+    for position, has_byte in _step_bytes(cycle):
+        mask[start[has_byte] + position] = 0x80
     values = cycle.mask[:, : int((cycle.end - cycle.value).max())]
     event, at = np.nonzero(values != 0xFF)
     place = cycle.value[event] + at
@@ -145,7 +146,7 @@ def _mask(cycle: Events, first: int, length: int) -> Bytes:
     return mask
 
 
-def _step_bytes(cycle: Events) -> Any:
-    """The places of the bytes of steps, counted from the beginnings of payloads, and which events have one there."""
+def _step_bytes(cycle: Events) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+    """Yield each position of a step's bytes in a payload, and which events have a byte of theirs there."""
     sizes = cycle.head_end - cycle.start - 10
     return ((10 + index, sizes > index) for index in range(int(sizes.max())))

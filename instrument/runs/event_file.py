@@ -1,7 +1,25 @@
 """One event file as a reader sees it: its points by kind and tag, its lineage, and what could not be read.
 
-It can be read on where it ended. What reaches to the end and is no whole frame is looked at again then: it may be a
-write under way, or a part that a network file system does not show yet.
+The problem: a file has up to millions of values, may be hostile, may be damaged anywhere, and may still grow. Reading
+must be quick, take no more memory than the bytes justify, lose no valid frame, and go on where it stopped.
+
+The strategy: blocks of valid frames come from `instrument.eventfile.blocks`. In each block the numbers are taken by the
+cheapest way that fits, without a Python call for each event:
+
+1. events that go on with the cycle of the block before (`cycles`): an event a value, the same tags in each step;
+2. batches of payloads of one length and layout (`columnar`): most files consist of them;
+3. the rest value by value, but all values at once (`irregular`): other tags in each step, first values of tags;
+4. what holds anything else than plain numbers, one event at a time.
+
+Numbers become columns (`numbers`); other values stay in the file, and the place of each is a row (`columns`). The order
+of points is that of the file, whichever way they took.
+
+Rejected: decoding event by event into a list for each tag. It costs microseconds a value, and a list of chunks for each
+tag costs more than all checksums together if a step has a thousand tags.
+
+To read on, the file's identity and last bytes are compared with those of the last time. Bytes that reach to the end and
+are no whole frame are looked at again: they may be a write under way, or a part that a network file system does not
+show yet.
 """
 
 from __future__ import annotations
@@ -10,6 +28,7 @@ import functools
 import math
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,26 +41,26 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Block, BlockReader, Damage, Group, note
-from instrument.runs import alike, irregular
+from instrument.runs import columnar, irregular
 from instrument.runs.columns import FilePoints, Payload
 from instrument.runs.numbers import MOST_TAGS, NumberPoints, Numbers, Points, Rows
 from instrument.values import TRACE_KIND, End, Gap, Lineage, Start
 
-#: A file whose last so many bytes are others than they were is another file.
+#: A file is another one if the last bytes of what was read differ.
 _LAST_BYTES = 64
-#: What a file tells of its run, and gaps, take a kilobyte each: a file could make millions out of a few megabytes.
-MOST_TOLD = 20_000
+#: Lineage and gaps take a kilobyte each in memory: a hostile file of a few megabytes could hold millions.
+MOST_RECORDS = 20_000
 #: Points that come one by one may take more memory than they have bytes in the file, but no more than this.
 _SPARE_BYTES = 16 << 20
 _NUMBER_BYTES, _STORED_BYTES = 24, 48
-#: So many places of damage, the last ones, are looked at again when reading goes on.
+#: The number of damaged places, the last ones, that are read again when reading goes on.
 _MENDED = 16
 _TAGS = f"tags beyond the file's first {MOST_TAGS}"
 #: A kind and a tag.
 Key = tuple[str, str]
 
 
-#: Layouts of more numbers are kept, and so many of them.
+#: Layouts of more numbers than this are kept, and the most of them.
 _LONG_LAYOUT, _MOST_LAYOUTS = 16, 64
 
 
@@ -54,11 +73,11 @@ class _Tags(NamedTuple):
     is_unique: bool
 
 
-class Told(NamedTuple):
-    """Something a file says of its run: lineage, or the hyper-parameters of TensorBoard; `frame` is where it stands."""
+class LineageRecord(NamedTuple):
+    """Lineage, or the hyper-parameters of TensorBoard; `frame` is where it stands in the file."""
 
     frame: Damage
-    what: Lineage | dict[str, Any]
+    content: Lineage | dict[str, Any]
 
 
 B = TypeVar("B", Start, End)
@@ -68,7 +87,7 @@ class Moment(NamedTuple, Generic[B]):
     """The start or the end of a recorder, and when that was."""
 
     wall_time: float
-    what: B
+    record: B
 
 
 @dataclass(eq=False)
@@ -91,7 +110,7 @@ class EventFile:
 
     def _begin(self) -> None:
         self.points: dict[Key, FilePoints | NumberPoints] = {}
-        self.told: list[Told] = []
+        self.lineage: list[LineageRecord] = []
         self.gaps: list[Gap] = []
         self.unread: Counter[str] = Counter()
         self.damage: list[Damage] = []
@@ -106,9 +125,9 @@ class EventFile:
         self._last = b""
         self._numbers = Numbers()
         if self.name.kind == names.TENSORBOARD:
-            self._dialect, self._recall = _tensorboard(self._plugins), alike.Recall()
+            self._dialect, self._layout_cache = _tensorboard(self._plugins), columnar.LayoutCache()
         else:
-            self._dialect, self._recall = _MINDSPORE, _RECALL
+            self._dialect, self._layout_cache = _MINDSPORE, _SHARED_CACHE
         self._irregular = irregular.Irregular(self._dialect, self._number_of)
         #: The tags of long layouts by the identity of their places, which are kept with them.
         self._layouts: dict[int, tuple[list[Place], list[_Tags]]] = {}
@@ -116,13 +135,13 @@ class EventFile:
         self._refused: dict[int, str] = {}
         self._touched: set[FilePoints] = set()
         self._unsettled: set[FilePoints] = set()
-        #: What has been left out, which is told once.
+        #: What has been left out; it is reported once.
         self._left_out: set[str] = set()
         self._seen_bytes = self._taken_bytes = 0
 
     @classmethod
     def at(cls, path: str) -> EventFile:
-        """The file at a path, not read yet; its name must be that of an event file."""
+        """Return the file at a path, not read yet; its name must be that of an event file."""
         name = names.recognise(os.path.basename(path))
         assert name is not None, path
         return cls(path, name)
@@ -138,7 +157,7 @@ class EventFile:
             return True
 
     def _last_bytes(self, file: OpenFile) -> bytes:
-        """The end of what was read."""
+        """Return the last bytes of what was read."""
         start = max(0, self.end - _LAST_BYTES)
         return bytes(file.read(start, self.end - start))
 
@@ -154,15 +173,15 @@ class EventFile:
             self._read_further()
 
     def _read_further(self) -> None:
-        broken = [one for one in self.damage if one.offset < self.end]
+        broken = [place for place in self.damage if place.offset < self.end]
         self.damage = []
         try:
             if self.end:
-                broken[-_MENDED:] = [left for one in broken[-_MENDED:] for left in self._mended(one)]
+                broken[-_MENDED:] = [left for place in broken[-_MENDED:] for left in self._mended(place)]
             broken += self._read_on(self.end, None)
         except OSError as error:
             broken.append(Damage(self.path, 0, 0, f"the file cannot be read: {error.strerror}", torn=False))
-        self.damage = sorted([*broken, *self.damage], key=lambda one: one.offset)
+        self.damage = sorted([*broken, *self.damage], key=lambda place: place.offset)
 
     def _read_on(self, start: int, stop: int | None) -> list[Damage]:
         reader = BlockReader(self.path, start, stop)
@@ -179,17 +198,17 @@ class EventFile:
                 self._last = self._last_bytes(file)
         return reader.damage
 
-    def _mended(self, one: Damage) -> list[Damage]:
-        """What is left of damage between frames: what a file system did not show may be there now."""
-        known = self._count()
-        left = self._read_on(one.offset, one.offset + one.bytes_skipped)
-        return [one] if self._count() == known else [replace(new, torn=False) for new in left]
+    def _mended(self, place: Damage) -> list[Damage]:
+        """Read a damaged part again, as a network file system may show it by now; return what is still damaged."""
+        count = self._count()
+        left = self._read_on(place.offset, place.offset + place.bytes_skipped)
+        return [place] if self._count() == count else [replace(new, torn=False) for new in left]
 
     def _count(self) -> int:
-        return sum(map(len, self.points.values())) + len(self.told) + len(self.gaps)
+        return sum(map(len, self.points.values())) + len(self.lineage) + len(self.gaps)
 
     def nonfinite(self) -> list[str]:
-        """The tags of scalars with NaN or infinities."""
+        """Return the tags of scalars with NaN or infinities."""
         tags = [tag for _, tag in self.points]
         return [tags[number] for number in self._numbers.nonfinite()]
 
@@ -199,7 +218,7 @@ class EventFile:
         self._unsettled = set()
 
     def faults(self, block: Block) -> dict[int, str]:
-        """The payloads of a block that are no events of such a file, by where they begin, and why."""
+        """Return why payloads of a block are no events of this file, by the offsets of the payloads in the block."""
         other = EventFile(self.path, self.name)
         other._take(block)
         return other._refused
@@ -212,19 +231,19 @@ class EventFile:
             self._take_lineage(block)
             return
         groups = self._go_on(block)
-        families, left = [], []
+        batches, left = [], []
         for group in groups:
             read = functools.partial(self._outline, block, group.length)
-            recall = functools.partial(self._recalled, block, group.length)
-            for found in alike.families(group, read, recall):
-                if isinstance(found, alike.Family):
-                    families.append(found)
+            recall = functools.partial(self._layout_cacheed, block, group.length)
+            for part in columnar.batches(group, read, recall):
+                if isinstance(part, columnar.Batch):
+                    batches.append(part)
                 else:
-                    left.append(found)
-        if left and irregular.is_cheaper([family.group for family in families], left):
-            left, families = [*left, *(family.group for family in families)], []
-        for family in families:
-            self._take_family(block, family)
+                    left.append(part)
+        if left and irregular.is_cheaper([batch.group for batch in batches], left):
+            left, batches = [*left, *(batch.group for batch in batches)], []
+        for batch in batches:
+            self._take_batch(block, batch)
         if left:
             self._take_irregular(block, left)
         self._numbers.end_block()
@@ -251,55 +270,55 @@ class EventFile:
         self._numbers.add_points(positions, points)
         self._span(points.rows.wall_time)
 
-    def _recalled(self, block: Block, length: int, start: int) -> Outline | None:
-        return self._recall.find(block.data[start : start + length])
+    def _layout_cacheed(self, block: Block, length: int, start: int) -> Outline | None:
+        return self._layout_cache.find(block.data[start : start + length])
 
     def _take_irregular(self, block: Block, groups: list[Group]) -> None:
-        """Take the payloads that belong to no family, in file order."""
+        """Take the payloads that belong to no batch, in file order."""
         starts = np.concatenate([group.starts for group in groups])
         lengths = np.repeat([group.length for group in groups], [group.starts.size for group in groups])
         order = np.argsort(starts, kind="stable")
         starts, lengths = starts[order], lengths[order]
-        alone: Any = range(starts.size)
+        alone: Iterable[int] = range(starts.size)
         if irregular.is_worth_it(block.data, starts, lengths):
-            found = self._irregular.take(block, starts, lengths)
-            for placed in found.numbers:
+            decoded = self._irregular.take(block, starts, lengths)
+            for placed in decoded.numbers:
                 self._add_points(placed)
-            for event, outline_ in found.others:
-                self._take_one(block, int(starts[event]), int(lengths[event]), outline_)
-            alone = found.alone
+            for event, outline_ in decoded.others:
+                self._take_event(block, int(starts[event]), int(lengths[event]), outline_)
+            alone = decoded.alone
         for event in alone:
             start, length = int(starts[event]), int(lengths[event])
             whole = self._outline(block, length, start)
             if whole is not None:
-                self._take_one(block, start, length, whole)
+                self._take_event(block, start, length, whole)
 
     def _outline(self, block: Block, length: int, start: int) -> Outline | None:
         payload = block.data[start : start + length]
         try:
-            found = self._dialect.outline(payload)
+            layout = self._dialect.outline(payload)
         except CorruptMessage as error:
             self._refused[start] = str(error)
             self._note(block, start, length, str(error))
             return None
-        self._recall.keep(payload, found)
-        return found
+        self._layout_cache.keep(payload, layout)
+        return layout
 
     def _note(self, block: Block, start: int, length: int, reason: str) -> None:
         note(self.damage, self._frame(block, start, length, reason))
 
-    def _leave_out(self, block: Block, start: int, length: int, what: str) -> None:
+    def _leave_out(self, block: Block, start: int, length: int, things: str) -> None:
         """Say once that something is left out."""
-        if what not in self._left_out:
-            self._left_out.add(what)
-            self._note(block, start, length, f"from here on {what} are left out")
+        if things not in self._left_out:
+            self._left_out.add(things)
+            self._note(block, start, length, f"from here on {things} are left out")
 
     def _frame(self, block: Block, start: int, length: int, reason: str = "") -> Damage:
         offset = block.base + start - frame.HEADER.size
         return Damage(self.path, offset, length + frame.OVERHEAD_BYTES, reason, torn=False)
 
     def _number_of(self, tag: str) -> int:
-        """The number of the tag of a scalar; -1 where the file has too many tags."""
+        """Return the number of a scalar's tag; -1 if the file has too many tags."""
         key = "scalar", tag
         points = self.points.get(key)
         if points is None:
@@ -316,32 +335,32 @@ class EventFile:
         if last > self.last_wall_time:
             self.last_wall_time = last
 
-    def _take_family(self, block: Block, family: alike.Family) -> None:
-        group, found = family.group, family.outline
-        for problem in found.problems:
+    def _take_batch(self, block: Block, batch: columnar.Batch) -> None:
+        group, layout = batch.group, batch.outline
+        for problem in layout.problems:
             self._note(block, int(group.starts[0]), group.length, problem)
-        if not found.places:
+        if not layout.places:
             return
-        rows = Rows(block.base + group.starts, family.steps(), family.wall_times())
+        rows = Rows(block.base + group.starts, batch.steps(), batch.wall_times())
         self._span(rows.wall_time)
-        tags = self._tags(found.places)
-        if sum(one.ids.size for one in tags) < len(found.places):
+        tags = self._tags(layout.places)
+        if sum(of_size.ids.size for of_size in tags) < len(layout.places):
             self._leave_out(block, int(group.starts[0]), group.length, _TAGS)
-        for one in tags:
-            raw = family.numbers(one.starts, one.size)
-            if one.is_unique:
-                self._numbers.add_rows(one.ids, rows, raw)
+        for of_size in tags:
+            raw = batch.numbers(of_size.starts, of_size.size)
+            if of_size.is_unique:
+                self._numbers.add_rows(of_size.ids, rows, raw)
                 continue
-            row = np.repeat(np.arange(group.starts.size, dtype=np.int32), one.ids.size)
-            positions = (rows.offset[:, None] + one.starts).reshape(-1)
-            points = Points(rows, np.tile(one.ids, group.starts.size), row, raw.T.reshape(-1))
+            row = np.repeat(np.arange(group.starts.size, dtype=np.int32), of_size.ids.size)
+            positions = (rows.offset[:, None] + of_size.starts).reshape(-1)
+            points = Points(rows, np.tile(of_size.ids, group.starts.size), row, raw.T.reshape(-1))
             self._numbers.add_points(positions, points)
 
     def _tags(self, places: list[Place]) -> list[_Tags]:
-        """The tags of a layout, by the size of their numbers; without those beyond the number that a file may have."""
-        known = self._layouts.get(id(places))
-        if known is not None:
-            return known[1]
+        """Return the tags of a layout by the size of their numbers; tags beyond the file's limit are left out."""
+        kept = self._layouts.get(id(places))
+        if kept is not None:
+            return kept[1]
         ids = np.array([self._number_of(place.tag) for place in places])
         starts = np.array([place.start for place in places])
         sizes = np.array([place.end for place in places]) - starts
@@ -356,14 +375,14 @@ class EventFile:
             self._layouts[id(places)] = places, result
         return result
 
-    def _take_one(self, block: Block, start: int, length: int, found: Outline) -> None:
-        for problem in found.problems:
+    def _take_event(self, block: Block, start: int, length: int, layout: Outline) -> None:
+        for problem in layout.problems:
             self._note(block, start, length, problem)
         data = block.data[start : start + length]
         (footer,) = frame.FOOTER.unpack_from(block.data, start + length)
-        offset, wall_time = block.base + start, np.array([found.wall_time])
+        offset, wall_time = block.base + start, np.array([layout.wall_time])
         payload = Payload(self.path, offset, data, footer)
-        for place in found.places:
+        for place in layout.places:
             if place.kind == TRACE_KIND:
                 continue
             if place.kind in tensorboard_outline.UNREAD_KINDS:
@@ -371,24 +390,24 @@ class EventFile:
                 continue
             content = data[place.start : place.end]
             if place.kind in ("start", "end"):
-                self._take_lifecycle(block, start, length, found.wall_time, place)
+                self._take_lifecycle(block, start, length, layout.wall_time, place)
                 continue
             self._span(wall_time)
             try:
                 if place.kind in ("gap", "hparams"):
                     assert place.decode is not None
-                    self._tell(block, start, length, place.decode(content))
+                    self._add_record(block, start, length, place.decode(content))
                 elif place.kind != "scalar":
                     if self._has_room(block, start, length, (place.kind, place.tag), _STORED_BYTES):
                         points = self.points.setdefault((place.kind, place.tag), FilePoints())
                         assert isinstance(points, FilePoints)
-                        points.add(start, found.step, found.wall_time, payload.stored(place))
+                        points.add(start, layout.step, layout.wall_time, payload.stored(place))
                         self._touched.add(points)
                 else:
                     number = _number(content) if place.decode is None else place.decode(content)
                     if self._has_room(block, start, length, (place.kind, place.tag), _NUMBER_BYTES):
                         where = self._number_of(place.tag), offset + place.start, offset
-                        self._numbers.add_single(*where, found.step, found.wall_time, number)
+                        self._numbers.add_single(*where, layout.step, layout.wall_time, number)
             except CorruptMessage as error:
                 self._note(block, start, length, str(error))
 
@@ -396,23 +415,23 @@ class EventFile:
         """Take the start, which is the file's first event, or the end of its recorder; the last end counts."""
         assert place.decode is not None
         try:
-            what = place.decode(block.data[start + place.start : start + place.end])
+            record = place.decode(block.data[start + place.start : start + place.end])
         except CorruptMessage as error:
             self._note(block, start, length, str(error))
             return
-        if isinstance(what, End):
-            self.ended = Moment(wall_time, what)
+        if isinstance(record, End):
+            self.ended = Moment(wall_time, record)
             self._end_bytes = length + frame.OVERHEAD_BYTES
         elif self.begun is None:
-            self.begun = Moment(wall_time, what)
+            self.begun = Moment(wall_time, record)
 
     @property
     def content_bytes(self) -> int:
-        """What was read of the file, without the end of its recorder."""
+        """Bytes that were read, without the event of the recorder's end."""
         return self.end - self._end_bytes
 
     def _has_room(self, block: Block, start: int, length: int, key: Key, taken_bytes: int) -> bool:
-        """Return True if there is room for a point that takes so much memory; what is left out is told once."""
+        """Return True if there is room for a point that takes so much memory; what is left out is reported once."""
         if self._taken_bytes + taken_bytes > self._seen_bytes + _SPARE_BYTES:
             self._leave_out(block, start, length, "values that would take more memory than the file has bytes")
             return False
@@ -422,34 +441,36 @@ class EventFile:
         self._taken_bytes += taken_bytes
         return True
 
-    def _tell(self, block: Block, start: int, length: int, what: Any) -> None:
+    def _add_record(self, block: Block, start: int, length: int, record: Gap | Lineage | dict[str, Any]) -> None:
         """Take what the file says of its run; of too much of it what came first."""
-        known = self.gaps if isinstance(what, Gap) else self.told
-        if len(known) >= MOST_TOLD:
-            self._leave_out(block, start, length, f"more than {MOST_TOLD} gaps or events of lineage")
-        elif isinstance(what, Gap):
-            self.gaps.append(what)
+        count = len(self.gaps) if isinstance(record, Gap) else len(self.lineage)
+        if count >= MOST_RECORDS:
+            self._leave_out(block, start, length, f"more than {MOST_RECORDS} gaps or events of lineage")
+        elif isinstance(record, Gap):
+            self.gaps.append(record)
         else:
-            self.told.append(Told(self._frame(block, start, length), what))
+            self.lineage.append(LineageRecord(self._frame(block, start, length), record))
 
     def _take_lineage(self, block: Block) -> None:
         frames = [(start, group.length) for group in block.groups for start in group.starts.tolist()]
         for start, length in sorted(frames):
             try:
-                _, found = lineage.decode_event(block.data[start : start + length])
+                _, record = lineage.decode_event(block.data[start : start + length])
             except CorruptMessage as error:
                 self._note(block, start, length, str(error))
                 continue
-            if found is not None:
-                self._forget_earlier(found.what)
-                self._tell(block, start, length, found)
+            if record is not None:
+                self._drop_earlier(record.what)
+                self._add_record(block, start, length, record)
 
-    def _forget_earlier(self, kind: str) -> None:
-        """Of the kinds of lineage of which the last event counts, let go of half where there are too many."""
-        if len(self.told) >= MOST_TOLD and kind != "custom_lineage_data":
-            same = [one for one in self.told if isinstance(one.what, Lineage) and one.what.what == kind]
-            gone = {id(one) for one in same[: len(same) // 2]}
-            self.told = [one for one in self.told if id(one) not in gone]
+    def _drop_earlier(self, kind: str) -> None:
+        """Drop the older half of a kind of lineage whose last event counts, if there are too many."""
+        if len(self.lineage) >= MOST_RECORDS and kind != "custom_lineage_data":
+            same = [
+                record for record in self.lineage if isinstance(record.content, Lineage) and record.content.what == kind
+            ]
+            gone = {id(record) for record in same[: len(same) // 2]}
+            self.lineage = [record for record in self.lineage if id(record) not in gone]
 
 
 def _number(content: memoryview) -> float:
@@ -458,13 +479,13 @@ def _number(content: memoryview) -> float:
 
 _MINDSPORE = irregular.Dialect(outline.mindspore, outline.take_value, frozenset(outline.OWN), outline.PLAIN_KEY)
 #: The runs of a tree mostly record the same.
-_RECALL = alike.Recall()
+_SHARED_CACHE = columnar.LayoutCache()
 
 
 def _tensorboard(plugins: tensorboard_outline.Plugins) -> irregular.Dialect:
-    """Return the dialect of one file: what the values of a tag are is said by its first one."""
+    """Return the dialect of one file: the first value of a tag says what its values mean."""
     return irregular.Dialect(
         functools.partial(tensorboard_outline.outline, plugins=plugins),
-        lambda found, *where: tensorboard_outline.take_value(found, plugins, *where),
+        lambda layout, *span: tensorboard_outline.take_value(layout, plugins, *span),
         tensorboard_outline.OWN, tensorboard_outline.PLAIN_KEY,
     )  # fmt: skip

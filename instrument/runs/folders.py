@@ -18,7 +18,7 @@ from instrument.runs.ordering import natural
 
 
 @dataclass
-class Found:
+class RunFolders:
     """The folders that hold event files, with their paths; `rings` has those with ring files, in any order; `notes` say
     what was skipped and why."""
 
@@ -29,7 +29,7 @@ class Found:
 
 
 def event_files(directory: str) -> list[str]:
-    """The paths of the event files directly in `directory`, those of profiles too, the oldest first.
+    """Return the paths of the event files directly in `directory`, those of profiles too, the oldest first.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -39,7 +39,7 @@ def event_files(directory: str) -> list[str]:
 
 
 def event_files_if_any(directory: str) -> list[str]:
-    """The same; none where the directory is not there."""
+    """Return the same; an empty list if the directory does not exist."""
     try:
         return event_files(directory)
     except FileNotFoundError:
@@ -47,52 +47,52 @@ def event_files_if_any(directory: str) -> list[str]:
 
 
 def _event_files(directory: str, entries: Iterable[os.DirEntry[str]]) -> list[str]:
-    found, rings = [], []
+    files, rings = [], []
     for entry in entries:
         name = names.recognise(entry.name)
         if name is not None and os.path.isfile(entry.path):
-            found.append((name.seconds, entry.name, entry.path))
+            files.append((name.seconds, entry.name, entry.path))
         elif is_ring_file(entry.name):
             rings.append(entry.path)
     pending.look(directory, rings)
-    return [path for _, _, path in sorted(found)]
+    return [path for _, _, path in sorted(files)]
 
 
-def find(root: str, max_folders: int | None = None) -> Found:
+def find(root: str, max_folders: int | None = None) -> RunFolders:
     """Look for runs at and below `root`, parents before children; a note says if `max_folders` ended the search."""
-    found = Found()
+    result = RunFolders()
     seen: set[tuple[int, int]] = set()
     folders, links = [root], deque[str]()
     while folders or links:
-        if found.scanned == max_folders:
-            found.notes.append(f"the search ended after {max_folders} folders")
+        if result.scanned == max_folders:
+            result.notes.append(f"the search ended after {max_folders} folders")
             break
         directory = folders.pop() if folders else links.popleft()
         try:
             entries = _enter(directory, seen)
         except OSError as error:
-            found.notes.append(f"{directory} cannot be read: {error.strerror}")
+            result.notes.append(f"{directory} cannot be read: {error.strerror}")
             continue
-        found.scanned += 1
+        result.scanned += 1
         if files := _event_files(directory, entries):
-            found.folders[directory] = files
+            result.folders[directory] = files
         if any(is_ring_file(entry.name) for entry in entries):
-            found.rings.append(directory)
+            result.rings.append(directory)
         for entry in entries:
             if not entry.is_symlink():
                 folders += [entry.path] if entry.is_dir() else []
             elif os.path.isdir(entry.path):
                 links.append(entry.path)
             elif not os.path.exists(entry.path):
-                found.notes.append(f"{entry.path} is a broken link")
-    by_path = sorted(found.folders.items(), key=lambda item: [natural(part) for part in item[0].split(os.sep)])
-    return Found(
-        dict(by_path), sorted(found.rings, key=natural), sorted(found.notes, key=natural), found.scanned
+                result.notes.append(f"{entry.path} is a broken link")
+    by_path = sorted(result.folders.items(), key=lambda item: [natural(part) for part in item[0].split(os.sep)])
+    return RunFolders(
+        dict(by_path), sorted(result.rings, key=natural), sorted(result.notes, key=natural), result.scanned
     )  # fmt: skip
 
 
 def _enter(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
-    """The entries of a folder in order of name; none where it was seen before."""
+    """Return the entries of a folder by name; an empty list if it was seen before."""
     status = os.stat(directory)
     identity = (status.st_dev, status.st_ino)
     if identity in seen:

@@ -40,7 +40,7 @@ class Index:
         self._is_changed = False
 
     def facts(self, run: Run) -> Facts | None:
-        """What was kept of a run; None where there is nothing, or a file of it is another than it was.
+        """Return what was kept of a run; None if nothing was, or if one of its files has changed.
 
         Ask before the run is read: what is kept then is known by how its files were before.
         """
@@ -49,8 +49,8 @@ class Index:
             self._states[run.path] = states
             return None
         self._used[run.path] = entry
-        found: Facts = entry[1]
-        return found
+        facts: Facts = entry[1]
+        return facts
 
     def keep(self, run: Run, facts: Facts) -> None:
         """Keep facts about a run that `facts` knew nothing of."""
@@ -82,14 +82,14 @@ def _load(path: str) -> dict[str, Any]:
         if os.path.getsize(path) > _MOST_BYTES:
             return {}
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            content = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _states(run: Run) -> _State | None:
-    """What each file of a run is known by; None where one cannot be read."""
+    """Return what identifies each file of a run; None if one cannot be read."""
     try:
         return [_state(path) for path in (*run.files, *run.traces)]
     except (OSError, InstrumentError):

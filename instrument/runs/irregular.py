@@ -1,7 +1,7 @@
-"""The numbers of events that have no layout in common with enough others, all of a block at once.
+"""Read the numbers of events that share no layout with enough others, all events of a block at once.
 
-What is no plain number with a known tag (a histogram between scalars, the first number of a tag in some form that was
-not seen yet) is left for the dialect's own outline, value by value; so are events that hold more than a summary.
+A value that is no plain number with a known tag (a histogram between scalars, the first number of a tag in a new form)
+is left for the dialect's own outline, value by value. So are events that hold more than a summary.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from instrument.runs.scan import Values
 from instrument.runs.templates import PADDING, SIZES, Templates
 
 Indices = NDArray[np.int64]
-#: From so many events on it pays to take them together, however few values each has.
+#: From this many events on it pays to take them together, however few values each has.
 _MANY_EVENTS = 32
-#: So many events are read before it is tried whether the next ones repeat them, and so often that may fail.
+#: Events that are read before the next ones are compared with them, and how often that may fail.
 _FIRST_EVENTS, _MOST_FAILURES = 1200, 8
 #: An event of this size may have many values by itself.
 _LONG_BYTES = 1024
@@ -47,18 +47,18 @@ class Dialect(NamedTuple):
 Placed = tuple[Indices, Points]
 
 
-class Found(NamedTuple):
-    """What events hold: numbers with their positions, values to be taken one by one, events to be read alone."""
+class Decoded(NamedTuple):
+    """Decoded events: numbers with their positions, values to be taken one by one, events to be read alone."""
 
     numbers: list[Placed]
     others: list[tuple[int, Outline]]
     alone: list[int]
 
 
-def is_cheaper(families: list[Group], left: list[Group]) -> bool:
-    """Return True where most events belong to no family: the others are taken with them then, as they come round."""
+def is_cheaper(batches: list[Group], left: list[Group]) -> bool:
+    """Return True if most events belong to no batch: the batches are read with them then, as they may be one cycle."""
     count = sum(group.starts.size for group in left)
-    return count >= _MANY_EVENTS and count > sum(group.starts.size for group in families)
+    return count >= _MANY_EVENTS and count > sum(group.starts.size for group in batches)
 
 
 def is_worth_it(data: memoryview, starts: Indices, lengths: Indices) -> bool:
@@ -113,32 +113,32 @@ class Irregular:
             return None
         return _placed(data, block.base, starts, repeated)
 
-    def take(self, block: Block, starts: Indices, lengths: Indices) -> Found:
+    def take(self, block: Block, starts: Indices, lengths: Indices) -> Decoded:
         """Read the payloads at `starts` of the block's data, which ascend."""
         self._templates = self._templates or [Templates(size) for size in SIZES]
         data = np.concatenate([np.frombuffer(block.data, np.uint8), np.zeros(PADDING, np.uint8)])
-        found, done, wanted = Found([], [], []), 0, (self._period or _FIRST_EVENTS) + 1
+        decoded, done, wanted = Decoded([], [], []), 0, (self._period or _FIRST_EVENTS) + 1
         self._cycle = None
         while done < starts.size:
             if self._period < 0 or starts.size - done < 2 * wanted:
                 wanted = starts.size - done
             part = slice(done, done + wanted)
-            read = self._read(found, data, block.base, done, starts[part], lengths[part])
+            read = self._read(decoded, data, block.base, done, starts[part], lengths[part])
             done, wanted = done + wanted, 2 * wanted
             self._cycle = None
             if done < starts.size:
                 events = self._events(starts[part], lengths[part], *read)
-                done += self._repeat(found, data, block.base, events, starts[done:])
-        return found
+                done += self._repeat(decoded, data, block.base, events, starts[done:])
+        return decoded
 
-    def _repeat(self, found: Found, data: NDArray[np.uint8], base: int, events: Events, starts: Indices) -> int:
+    def _repeat(self, decoded: Decoded, data: NDArray[np.uint8], base: int, events: Events, starts: Indices) -> int:
         """Take the events at `starts` as far as they repeat the last ones before them; return how many these are."""
         for period in cycles.period(events.template):
             cycle = Cycle.of(data, cycles.last(events, period))
             repeated = cycle.repeated(data, starts) if cycle is not None else None
             if repeated is not None and repeated.step.size >= period:
                 self._period, self._cycle = period, cycle
-                found.numbers.append(_placed(data, base, starts, repeated))
+                decoded.numbers.append(_placed(data, base, starts, repeated))
                 return int(repeated.step.size)
         self._failures += 1
         if self._failures == _MOST_FAILURES:
@@ -146,7 +146,7 @@ class Irregular:
         return 0
 
     def _read(
-        self, found: Found, data: NDArray[np.uint8], base: int, first: int, starts: Indices, lengths: Indices
+        self, decoded: Decoded, data: NDArray[np.uint8], base: int, first: int, starts: Indices, lengths: Indices
     ) -> tuple[scan.Heads, Values, Indices, Indices]:
         """Read events value by value, of which the first has the index `first`.
 
@@ -156,19 +156,19 @@ class Irregular:
         values, is_plain = scan.values(data, heads)
         values = values.only(is_plain[values.event])
         template, size_class = self._matched(data, values)
-        found.alone.extend((np.flatnonzero(~is_plain) + first).tolist())
+        decoded.alone.extend((np.flatnonzero(~is_plain) + first).tolist())
         others = self._others(data.data, starts, lengths, heads, values.only(template < 0))
-        found.others.extend((event + first, outline) for event, outline in others)
+        decoded.others.extend((event + first, outline) for event, outline in others)
         is_known = template >= 0
         if is_known.any():
-            known, facts = values.only(is_known), self._facts(template[is_known], size_class[is_known])
-            positions = known.start + facts[:, 1]
+            numbers, facts = values.only(is_known), self._facts(template[is_known], size_class[is_known])
+            positions = numbers.start + facts[:, 1]
             has_values = np.zeros(starts.size, np.bool_)
-            has_values[known.event] = True
+            has_values[numbers.event] = True
             rows = Rows(base + starts, heads.step, heads.wall_time).only(has_values)
-            row = (np.cumsum(has_values) - 1)[known.event].astype(np.int32)
+            row = (np.cumsum(has_values) - 1)[numbers.event].astype(np.int32)
             points = Points(rows, facts[:, 3].astype(np.uint16), row, _numbers(data, positions, facts[:, 2]))
-            found.numbers.append((base + positions, points))
+            decoded.numbers.append((base + positions, points))
         return heads, values, template, size_class
 
     def _facts(self, template: Indices, size_class: Indices) -> NDArray[np.int32]:
@@ -213,9 +213,9 @@ class Irregular:
         for index, templates in enumerate(self._templates):
             of_class = np.flatnonzero(size_class == index)
             if of_class.size:
-                found, hashes_found = templates.match(data, values.start[of_class], values.end[of_class])
-                template[of_class], hashes[of_class] = found, hashes_found
-                is_new[of_class] = (found < 0) & (hashes_found != 0) & ~templates.is_known(hashes_found)
+                matched, hashes_found = templates.match(data, values.start[of_class], values.end[of_class])
+                template[of_class], hashes[of_class] = matched, hashes_found
+                is_new[of_class] = (matched < 0) & (hashes_found != 0) & ~templates.is_known(hashes_found)
         new = np.flatnonzero(is_new)
         if new.size:
             _, first = np.unique(hashes[new], return_index=True)

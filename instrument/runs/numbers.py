@@ -5,7 +5,7 @@ is done tag by tag while a file is read. Numbers arrive in two forms:
 
 - rows of a table: events of one layout, each with a number for every one of the same tags. A table keeps a matrix with
   a line for each tag, and the steps and times of its events once;
-- points: a tag, the row of its event, and the number. They are sorted by tag once, when somebody asks.
+- points: a tag, the row of its event, and the number. They are sorted by tag once, on first use.
 
 A list of chunks for each tag, which is the simpler way, costs a microsecond for each tag and block of the file: more
 than all checksums together where a block holds a few events of many tags.
@@ -14,7 +14,7 @@ than all checksums together where a block holds a few events of many tags.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     step: NDArray[np.int64]
     wall_time: NDArray[np.float64]
 
-    def only(self, index: Any) -> Rows:
+    def only(self, index: slice | NDArray[np.bool_] | NDArray[np.intp] | NDArray[np.int32]) -> Rows:
         """Return some of the rows."""
         return Rows(self.offset[index], self.step[index], self.wall_time[index])
 
@@ -90,6 +90,7 @@ class Points(NamedTuple):
         return Points(_joined([self.rows, other.rows]), np.concatenate([self.ids, other.ids]), row, raw)
 
 
+T = TypeVar("T", _Part, Points)
 _NO_POINTS = Points(_NO_ROWS, np.empty(0, _ID), np.empty(0, np.int32), np.empty(0, np.float32))
 
 
@@ -110,7 +111,7 @@ class Numbers:
         self._bounds: NDArray[np.int64] = np.zeros(1, np.int64)
         #: The extents of tables and of sorted points, as far as their steps ascend.
         self._extents: dict[bytes | int, Extent | None] = {}
-        #: By the number of a tag, what is equal for tags with the same rows; None until somebody asks.
+        #: By the number of a tag, what is equal for tags with the same rows; None until it is needed.
         self._together: list[object] | None = None
         self._is_sorted = True
 
@@ -230,35 +231,52 @@ class Numbers:
         return self._extents[key]
 
     def _span(self, number: int) -> tuple[int, int]:
-        """Where the points of a tag begin and end among the sorted ones."""
+        """Return where the points of a tag begin and end among the sorted ones."""
         if number + 1 >= self._bounds.size:
             return 0, 0
         return int(self._bounds[number]), int(self._bounds[number + 1])
 
     def _table(self, key: bytes) -> _Part:
-        """A table as one part."""
+        """Return a table as one part."""
         parts = self._tables[key]
         parts[:] = [_whole(parts)]
         return parts[0]
 
     def _sort(self) -> None:
-        """Sort all points by tag; those of one tag stay in file order."""
+        """Sort all points by tag; those of one tag stay in file order.
+
+        Each part is sorted by itself, in the processor's cache, and its tags are copied behind those of earlier parts.
+        """
         if self._is_sorted:
             return
         self._is_sorted = True
-        sizes = np.cumsum([0, *(points.rows.step.size for points in self._points)])
         parts, self._points = self._points, []
-        rows = _joined([points.rows for points in parts])
-        ids = np.concatenate([points.ids for points in parts])
-        row = np.concatenate([points.row + np.int32(first) for points, first in zip(parts, sizes, strict=False)])
-        raw = np.concatenate([points.raw for points in parts])
-        del parts
-        order = np.argsort(ids, kind="stable")  # of numbers of 16 bits that takes linear time
-        row = row[order]
-        if row.size == rows.step.size:  # an event a value: its step and time stand beside it then
-            rows, row = rows.only(row), np.arange(row.size, dtype=np.int32)
-        self._points = [Points(rows, ids[order], row, raw[order])]
-        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(ids, minlength=1))])
+        count = 1 + max(int(part.ids.max()) for part in parts)
+        counts = [np.bincount(part.ids, minlength=count) for part in parts]
+        self._bounds = np.concatenate([[0], np.cumsum(np.sum(counts, axis=0))])
+        size, rows = int(self._bounds[-1]), sum(part.rows.step.size for part in parts)
+        is_beside = size == rows  # an event a value: its step and time stand beside it then
+        raw = np.empty(size, np.result_type(*(part.raw for part in parts)))
+        row = np.empty(0 if is_beside else size, np.int32)
+        columns = Rows(np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.float64))
+        free, first_row = self._bounds[:-1].copy(), 0
+        for of_part in counts:
+            part = parts.pop(0)  # it is let go of, once it is copied
+            order = np.argsort(part.ids, kind="stable")  # of numbers of 16 bits that takes linear time
+            where = np.arange(order.size) + np.repeat(free - np.cumsum(of_part) + of_part, of_part)
+            free += of_part
+            raw[where] = part.raw[order]
+            rows_of_part = slice(first_row, first_row + part.rows.step.size)
+            if not is_beside:
+                row[where] = part.row[order] + np.int32(first_row)
+            for column, of_rows in zip(columns, part.rows, strict=True):
+                if is_beside:
+                    column[where] = of_rows[part.row[order]]
+                else:
+                    column[rows_of_part] = of_rows
+            first_row += part.rows.step.size
+        ids = np.repeat(np.arange(count, dtype=_ID), np.diff(self._bounds))
+        self._points = [Points(columns, ids, np.arange(size, dtype=np.int32) if is_beside else row, raw)]
         self._find_extents()
 
     def _find_extents(self) -> None:
@@ -281,7 +299,7 @@ class Numbers:
             self._extents[number] = tuple(extent) if is_right else None
 
 
-def _append(parts: list[Any], part: Any) -> None:
+def _append(parts: list[T], part: T) -> None:
     """Append a part; small ones are joined with the one before, so that a file that is followed has few."""
     parts.append(part)
     while len(parts) > 1 and parts[-2].rows.step.size <= parts[-1].rows.step.size < _FEW_ROWS:
@@ -304,12 +322,12 @@ class NumberPoints:
         return self._numbers.count(self.number)
 
     def columns(self) -> Columns:
-        """All of it, in file order."""
+        """Return all points, in file order."""
         return self._numbers.columns(self.number)
 
     @property
     def together(self) -> object:
-        """Equal for tags that have the same steps and times."""
+        """An object that is equal for tags with the same steps and times."""
         return self._numbers.together(self.number)
 
     def extent(self) -> Extent | None:

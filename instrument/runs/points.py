@@ -12,7 +12,7 @@ Superseded points are left out unless asked for. Points of different ranks never
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.runs.columns import Columns, FilePoints, joined
+from instrument.runs.html_view import HtmlView
 from instrument.runs.numbers import NumberPoints
-from instrument.runs.presented import html_of
 from instrument.runs.starts import Origin, Writer, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 from instrument.wording import quoted
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
@@ -49,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Points:
+class Points(HtmlView):
     """The points of one tag, ordered by step, then by time; all columns have one entry a point.
 
     `step` is int64, `wall_time` float64 in seconds since the epoch (UTC), `superseded` bool (all False unless
@@ -76,35 +77,35 @@ class Points:
         return [self.writers[index] for index in self.writer_index.tolist()]
 
     def by_writer(self: P) -> dict[Writer, P]:
-        """The points of each writer for themselves; a series that another host has gone on with is all of that one."""
+        """Return the points of each writer; a series that another host has continued belongs to that host."""
         names = [self._continued.get(writer, writer) for writer in self.writers]
         if len(names) == 1:
             return {names[0]: self}
         return self._split(names)
 
     def by_rank(self: P) -> dict[int, P]:
-        """The points of each rank for themselves; -1 stands for files that name none."""
+        """Return the points of each rank; -1 stands for files that name none."""
         ranks = self._split([device for device, _ in self.writers])
         return {rank: ranks[rank] for rank in sorted(ranks)}
 
-    def _split(self: P, names: Sequence[Any]) -> dict[Any, P]:
-        """The points of each name for themselves; there is one for each writer."""
+    def _split(self: P, names: Sequence[K]) -> dict[K, P]:
+        """Return the points of each name; `names` has one for each writer."""
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         place = np.array([places[name] for name in names], np.intp)[self.writer_index]
         order = np.argsort(place, kind="stable")
         parts = np.split(order, np.searchsorted(place[order], np.arange(1, len(places))))
         return {name: self._only(part) for name, part in zip(places, parts, strict=True)}
 
-    def _only(self: P, mask: NDArray[Any]) -> P:
-        used, writer_index = np.unique(self.writer_index[mask], return_inverse=True)
+    def _only(self: P, index: NDArray[np.intp]) -> P:
+        used, writer_index = np.unique(self.writer_index[index], return_inverse=True)
         return replace(
             self,
-            step=self.step[mask],
-            wall_time=self.wall_time[mask],
-            superseded=self.superseded[mask],
+            step=self.step[index],
+            wall_time=self.wall_time[index],
+            superseded=self.superseded[index],
             writers=tuple(self.writers[position] for position in used.tolist()),
             writer_index=writer_index,
-            _raw=self._raw[mask],
+            _raw=self._raw[index],
         )
 
     def __len__(self) -> int:
@@ -114,7 +115,7 @@ class Points:
         return isinstance(step, (int, np.integer)) and bool((self.step == step).any())
 
     def _find(self, step: int) -> int:
-        """The index of the point that stands for `step`."""
+        """Return the index of the point that stands for `step`."""
         first, last = (int(np.searchsorted(self.step, step, side)) for side in ("left", "right"))
         if first == last:
             raise NoSuchRun(f"{self.kind} {quoted(self.tag)} has no point at step {step}; it has {self._extent()}")
@@ -125,7 +126,7 @@ class Points:
         return f"{count}, steps {self.step[0]} to {self.step[-1]}" if len(self) else count
 
     def decode(self, index: int) -> Any:
-        """The value of the point at `index`, counted in the order of the columns.
+        """Return the value of the point at `index` of the columns.
 
         Raises:
             CorruptMessage: it is damaged.
@@ -133,7 +134,7 @@ class Points:
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` with a row a point and the columns step, wall_time (UTC), value, device and host.
+        """Return a `pandas.DataFrame`: a row a point, with the columns step, wall_time (UTC), value, device and host.
 
         `value` are the numbers of scalars; of other kinds it has what `decode` gives. `device` is the rank in a
         training of several: `frame.pivot(index="step", columns="device", values="value")` has a column a rank. The
@@ -163,9 +164,6 @@ class Points:
             return _words(self.decode(index))
         except CorruptMessage as error:
             return f"damaged: {error.__cause__}"
-
-    def _repr_html_(self) -> str:
-        return html_of(self, "points")
 
     def __repr__(self) -> str:
         count = len(self)
@@ -213,12 +211,12 @@ class Scalars(Points):
 
     @property
     def nonfinite(self) -> int:
-        """How many values are NaN or infinite."""
+        """The number of values that are NaN or infinite."""
         return int(np.count_nonzero(~np.isfinite(self.value)))
 
     @property
     def first_nonfinite_step(self) -> int | None:
-        """The step of the first value that is NaN or infinite; None where all are finite."""
+        """The step of the first value that is NaN or infinite; None if all are finite."""
         is_nonfinite = ~np.isfinite(self.value)
         return int(self.step[is_nonfinite.argmax()]) if is_nonfinite.any() else None
 
@@ -266,7 +264,7 @@ class Images(_Decoded[Image]):
         return self.decode(self._find(step))
 
     def pixels(self, step: int, most_bytes: int = image_codec.MOST_BYTES) -> NDArray[np.uint8]:
-        """The picture at a step as (height, width, channels), decoded in at most so much memory.
+        """Return the picture at a step as uint8 of shape (height, width, channels), decoded in at most `most_bytes`.
 
         Raises:
             CorruptMessage: the bytes are no picture, not of the size that the file claims, or of one that takes more.
@@ -316,7 +314,7 @@ def merge(
         np.full(len(column.step), places[part.writer]) for part, column in zip(parts, columns, strict=True)
     ]
     whole = joined(columns)
-    mask, writer_index = (one[0] if len(parts) == 1 else np.concatenate(one) for one in (masks, index))
+    mask, writer_index = (column[0] if len(parts) == 1 else np.concatenate(column) for column in (masks, index))
     order: Any = slice(None)
     if not _is_ordered(whole):
         order = np.lexsort((whole.wall_time, whole.step))  # stable: equal times keep the order of the files
@@ -336,7 +334,7 @@ def is_sampled(kind: str, tag: str) -> bool:
 
 
 def _is_ordered(columns: Columns) -> bool:
-    """Whether points are ordered by step and then by time."""
+    """Return True if points are ordered by step and then by time."""
     later_step = columns.step[1:] > columns.step[:-1]
     if later_step.all():
         return True
@@ -345,7 +343,7 @@ def _is_ordered(columns: Columns) -> bool:
 
 
 def _superseded(step: NDArray[np.int64], replaced_from: int | None, sampled: bool) -> NDArray[np.bool_]:
-    """Which points of a file are superseded; samples of one step do not replace each other."""
+    """Return True for each superseded point of a file; samples of one step do not supersede each other."""
     mask = np.zeros(len(step), np.bool_)
     if not sampled and (step[1:] >= step[:-1]).all():
         np.equal(step[1:], step[:-1], out=mask[:-1])
@@ -357,7 +355,7 @@ def _superseded(step: NDArray[np.int64], replaced_from: int | None, sampled: boo
 
 
 def _replaced_from(parts: Sequence[Part], columns: Sequence[Columns]) -> list[int | None]:
-    """For each part the step from which on restarts have superseded its points."""
+    """Return for each part the step from which on restarts have superseded its points."""
     first_steps = [int(column.step.min()) for column in columns] if len(parts) > 1 else [0]
     return replaced_from([part.origin for part in parts], first_steps)
 
@@ -373,7 +371,7 @@ def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
 
 
 def replaced(parts: Sequence[Part]) -> int:
-    """How many points of a series restarts have superseded; `parts` are those that `merge` takes."""
+    """Return how many points of a series restarts have superseded; `parts` are those that `merge` takes."""
     columns = [part.points.columns() for part in parts] if len(parts) > 1 else []
     starts = _replaced_from(parts, columns) if columns else []
     return sum(
@@ -396,7 +394,7 @@ def _words(value: Any) -> str:
 
 
 def clock(wall_time: float) -> str:
-    """A wall time (seconds since the epoch) as local time with its offset from UTC; the bare number out of range."""
+    """Format a wall time (seconds since the epoch) as local time with its offset from UTC; out of range, as seconds."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(wall_time))
     except (OverflowError, ValueError, OSError):
@@ -404,11 +402,11 @@ def clock(wall_time: float) -> str:
 
 
 def called(writer: Writer) -> str:
-    """What a writer is called: rank and host, or the host alone where its files name no rank."""
+    """Return the name of a writer: rank and host, or the host alone if its files name no rank."""
     device, host = writer
     return host if device < 0 else f"rank {device} on {host}"
 
 
 def named(writers: Sequence[Writer]) -> str:
-    """Writers for a message, the first few of them."""
+    """Return the names of the first few writers, for a message."""
     return ", ".join(map(called, writers[:_SHOWN_AT_EACH_END])) + ", ..." * (len(writers) > _SHOWN_AT_EACH_END)

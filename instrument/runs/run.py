@@ -4,7 +4,18 @@
     run.tags()                       # {"scalar": ["loss"], "histogram": ["conv1.weight"]}
     run.scalars("loss").value        # float64, ordered by step
 
-Files are read whole on first use; what `superseded` means after a restart stands in `instrument.runs.points`.
+The problem: a run is several files (of ranks, of restarts, of profiles, of two dialects), some of them damaged or still
+being written, and a user wants one object with columns of numbers.
+
+The strategy: `Run` is the facade on top. Below it `run_data.RunData` holds what the files contain, `points` makes
+series of it (what is superseded after a restart is decided in `starts`), `tail` follows it, and `frames` makes data
+frames. None of these knows `Run`; they take the part of it that they need as a protocol. Files are read whole on first
+use: then every series is a view of columns that are there. With `follow` each access first reads what has come since.
+
+Rejected: opening files lazily series by series, as an index in the file would allow. Event files have no index, and
+reading a gigabyte's frames once, with all checksums, takes about as long as finding one tag in them.
+
+`Runs`, the list that `find_runs` returns, and the functions that open runs stand here, too, as `Run` is all they give.
 """
 
 from __future__ import annotations
@@ -12,21 +23,20 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from instrument import paths
 from instrument.codec import landscape as landscape_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import file_kinds, names
-from instrument.eventfile.reader import Damage
+from instrument.eventfile.blocks import Damage
 from instrument.ringfile import pending
-from instrument.runs import folders, frames, lineage, tail
-from instrument.runs.contents import Contents
+from instrument.runs import folders, frames, tail
 from instrument.runs.hints import nearest, no_event_file
+from instrument.runs.html_view import HtmlView
 from instrument.runs.ordering import natural
 from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named
-from instrument.runs.presented import RunLineage, html_of
-from instrument.runs.run_list import Runs as Runs
+from instrument.runs.run_data import RunData, RunLineage
 from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
 from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 from instrument.wording import quoted, quoted_list, ranges
@@ -40,7 +50,7 @@ P = TypeVar("P", bound=Points)
 _CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
 
 
-class Run:
+class Run(HtmlView):
     """What one run recorded: `files` are its event files at `path`, the oldest first, `traces` those of profiles.
 
     With a `rank` only what that rank recorded.
@@ -54,7 +64,7 @@ class Run:
         self.files = self._of_rank(files)
         self.traces = self._of_rank(traces)
         self._is_live = follow
-        self._read: Contents | None = None
+        self._read: RunData | None = None
 
     @property
     def name(self) -> str:
@@ -67,7 +77,7 @@ class Run:
         return sorted({number for number in map(_rank_of, (*self.files, *self.traces)) if number >= 0})
 
     def of_rank(self, rank: int) -> Run:
-        """What one rank recorded, as a run of its own; `by_rank()` of a series has all ranks side by side.
+        """Return what one rank recorded as a run of its own; `by_rank()` of a series has all ranks side by side.
 
         Raises:
             NoSuchRun: no file is of that rank.
@@ -80,13 +90,13 @@ class Run:
         return [path for path in files if self._rank is None or _rank_of(path) == self._rank]
 
     def tags(self) -> dict[str, list[str]]:
-        """The tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
+        """Return the tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
         keys = self._contents.keys()
-        tags = {kind: sorted((tag for found, tag in keys if found == kind), key=natural) for kind in KINDS}
-        return {kind: found for kind, found in tags.items() if found}
+        tags = {kind: sorted((tag for of_kind, tag in keys if of_kind == kind), key=natural) for kind in KINDS}
+        return {kind: names for kind, names in tags.items() if names}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
-        """The numbers of a tag; with `superseded` also those that a restart replaced.
+        """Return the numbers of a tag; with `superseded` also those that a restart replaced.
 
         Raises:
             NoSuchRun: no scalar has that tag; the message names the nearest. The same holds for the other kinds.
@@ -94,19 +104,19 @@ class Run:
         return self._points(Scalars, "scalar", tag, superseded)
 
     def tensors(self, tag: str, superseded: bool = False) -> Tensors:
-        """The tensors of a tag; `[step]` is a NumPy array."""
+        """Return the tensors of a tag; `[step]` is a NumPy array."""
         return self._points(Tensors, "tensor", tag, superseded)
 
     def histograms(self, tag: str, superseded: bool = False) -> Series[Histogram]:
-        """The histograms of a tag."""
+        """Return the histograms of a tag."""
         return self._points(Series[Histogram], "histogram", tag, superseded)
 
     def images(self, tag: str, superseded: bool = False) -> Images:
-        """The images of a tag, still compressed; `.pixels(step)` decodes one."""
+        """Return the images of a tag, still compressed; `.pixels(step)` decodes one."""
         return self._points(Images, "image", tag, superseded)
 
     def texts(self, tag: str, superseded: bool = False) -> Series[Text]:
-        """The texts of a tag, which TensorBoard's files have."""
+        """Return the texts of a tag, which TensorBoard's files have."""
         return self._points(Series[Text], "text", tag, superseded)
 
     @functools.cached_property
@@ -116,13 +126,13 @@ class Run:
         One that was recorded again, finer, has replaced the earlier one. `points("landscape", tag)` has the messages as
         they stand in the file. One that cannot be read is left out and listed in `damage`.
         """
-        found = [
+        recorded = [
             (wall_time, tag, message)
             for tag in self._tags("landscape")
             for _, wall_time, message in self._points(Series[Landscape], "landscape", tag, False)
         ]
         result = []
-        for _, tag, message in sorted(found, key=lambda one: one[0]):
+        for _, tag, message in sorted(recorded, key=lambda entry: entry[0]):
             try:
                 result.append(landscape_codec.to_surface(message, tag))
             except CorruptMessage as error:
@@ -131,36 +141,36 @@ class Run:
         return result
 
     def graphs(self, tag: str, superseded: bool = False) -> Series[Graph]:
-        """The graphs of a name."""
+        """Return the graphs of a name."""
         return self._points(Series[Graph], "graph", tag, superseded)
 
     def points(self, kind: str, tag: str, superseded: bool = False) -> Points:
-        """The points of a tag of a kind that is given by name, one of the keys of `tags()`."""
+        """Return the points of a tag; `kind` is one of the keys of `tags()`."""
         return self._points(_CLASSES.get(kind, Series), kind, tag, superseded)
 
     def kinds(self, tag: str) -> list[str]:
-        """The kinds that have a tag.
+        """Return the kinds that have a tag.
 
         Raises:
             NoSuchRun: none has; the message names the nearest.
         """
         kinds = [kind for kind, tags in self.tags().items() if tag in tags]
         if not kinds:
-            tags = sorted({known for tags in self.tags().values() for known in tags}, key=natural)
+            tags = sorted({name for tags in self.tags().values() for name in tags}, key=natural)
             raise NoSuchRun(f"run {self.name!r} has no tag {quoted(tag)}; {nearest(tag, tags)}")
         return kinds
 
     @property
     def graph(self) -> Graph | None:
         """The graph that was recorded last, whatever its name, of several ranks by the lowest; None without any."""
-        series = [one for tag in self._tags("graph") for one in self.graphs(tag).by_writer().items()]
+        series = [of_writer for tag in self._tags("graph") for of_writer in self.graphs(tag).by_writer().items()]
         lowest = min((device for (device, _), _ in series), default=0)
         recorded = [point for (device, _), points in series if device == lowest for point in points]
         return max(recorded, key=lambda point: (point[1], point[0]))[2] if recorded else None
 
     @property
     def lineage(self) -> dict[str, dict[str, Any]]:
-        """Where the run came from, under the keys train, eval, dataset and custom; those not recorded are absent.
+        """The run's origin, under the keys train, eval, dataset and custom; those not recorded are absent.
 
         Of TensorBoard's files `hparams` are the hyper-parameters.
 
@@ -168,11 +178,11 @@ class Run:
         A message that cannot be parsed is left out and listed in `damage`.
         """
         _ = self._contents  # up to date
-        return self._told
+        return self._lineage
 
     @functools.cached_property
-    def _told(self) -> RunLineage:
-        return lineage.put_together(self._contents)
+    def _lineage(self) -> RunLineage:
+        return self._contents.lineage()
 
     def profile(self, window: int = -1, device: int | None = None) -> Profile:
         """Explain where the time of the training went, in one window.
@@ -213,7 +223,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """How the last start ended: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
+        """The end of the last start: `"finished"`, `"failed"`, `"killed"`, `"running"`, ...; see `RunStart`.
 
         Of several ranks the one that needs most attention counts. `"unknown"` where no file tells.
         """
@@ -221,30 +231,30 @@ class Run:
 
     @property
     def damage(self) -> list[Damage]:
-        """What could not be read: file, offset and size in bytes, and why. An unfinished last frame is `torn`."""
-        found = self._contents.damage
+        """Places that could not be read: file, offset, size in bytes, and why. An unfinished last frame is `torn`."""
+        damage = self._contents.damage
         folders_of_files = {os.path.dirname(path) for path in (*self.files, *self.traces)}
-        return found + [one for folder in sorted(folders_of_files) for one in pending.damage(folder)]
+        return damage + [place for folder in sorted(folders_of_files) for place in pending.damage(folder)]
 
     @property
     def gaps(self) -> list[Gap]:
-        """Where the recorder itself says that events are missing, in file order: how many, of which steps, and why."""
+        """Events that the recorder says are missing, in file order: how many, of which steps, and why."""
         return self._contents.gaps
 
     def refresh(self) -> None:
         """Read what has come since: what files have grown by, and new files. Those that are gone are forgotten."""
         if self._read is None:
-            self._read = Contents()
+            self._read = RunData()
         if self.path not in (*self.files, *self.traces):
             self.files, self.traces = map(self._of_rank, _sorted_out(folders.event_files_if_any(self.path)))
         else:
             pending.look_beside(self.path)
-        for cached in ("_told", "landscapes"):
+        for cached in ("_lineage", "landscapes"):
             self.__dict__.pop(cached, None)
         self._read.read(self.files)
 
     def follow(self, interval_s: float = 1.0, wait: Callable[[], bool] | None = None) -> Iterator[tail.Point]:
-        """Give each point as it comes, first those that are there, for as long as `wait` says.
+        """Yield each point as it comes, first those that are there, until `wait` returns False.
 
         Whenever there is nothing new `wait()` is called, and its False ends the iteration. By default it sleeps for
         `interval_s` and the iteration has no end.
@@ -252,12 +262,12 @@ class Run:
         return tail.follow(self, interval_s, wait)
 
     @property
-    def contents(self) -> Contents:
-        """What the files hold, as they are read."""
+    def contents(self) -> RunData:
+        """The data of the files as they are read."""
         return self._contents
 
     def extent(self) -> tuple[int, int, float] | None:
-        """The first and the last step, and the last wall time (seconds since the epoch); None without points."""
+        """Return the first and the last step, and the last wall time (seconds since the epoch); None without points."""
         return self._contents.extent()
 
     def nonfinite(self) -> dict[str, NonFinite]:
@@ -265,7 +275,7 @@ class Run:
         return self._contents.nonfinite()
 
     @property
-    def _contents(self) -> Contents:
+    def _contents(self) -> RunData:
         if self._read is None or self._is_live:
             self._load()
         assert self._read is not None
@@ -275,11 +285,11 @@ class Run:
         if self._is_live:
             self.refresh()
         else:
-            self._read = Contents()
+            self._read = RunData()
             self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
-        return sorted((tag for found, tag in self._contents.keys() if found == kind), key=natural)
+        return sorted((tag for of_kind, tag in self._contents.keys() if of_kind == kind), key=natural)
 
     def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
         parts = self._contents.parts((kind, tag))
@@ -288,15 +298,12 @@ class Run:
         return merge(cls, kind, tag, parts, superseded, self._contents.continued)
 
     def _lack(self, kind: str, tag: str) -> str:
-        """Why there is no such series, and which ones come near."""
+        """Return why there is no such series, and which tags come near."""
         sentence = f"run {self.name!r} has no {kind} {quoted(tag)}"
         others = [f"{other}s" for other, tags in self.tags().items() if tag in tags]
         if others:
             return f"{sentence}; that tag is read by {' or '.join(others)}()"
         return f"{sentence}; {nearest(tag, self._tags(kind))}"
-
-    def _repr_html_(self) -> str:
-        return html_of(self, "run")
 
     def __repr__(self) -> str:
         rows = [f"Run {self.name!r}: {len(self.files)} event file{'s' * (len(self.files) != 1)} in {self.path!r}"]
@@ -310,11 +317,66 @@ class Run:
         replaced = self._contents.replaced(self._contents.keys())
         if (state := self.state) in (RUNNING, FAILED, KILLED):
             rows.append(f"  {'state':<10}{state}; see .starts")
-        told = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
-        told.append(("not finite", sum(found.points for found in self.nonfinite().values()), ".nonfinite()"))
-        told.append(("damage", len(self.damage), ".damage"))
-        rows += [f"  {what:<10}{count:>5}  see {where}" for what, count, where in told if count]
+        notes = [("replaced", replaced, "superseded=True of a series"), ("gaps", len(self.gaps), ".gaps")]
+        notes.append(("not finite", sum(series.points for series in self.nonfinite().values()), ".nonfinite()"))
+        notes.append(("damage", len(self.damage), ".damage"))
+        rows += [f"  {name:<10}{count:>5}  see {where}" for name, count, where in notes if count]
         return "\n".join(rows)
+
+
+class Runs(HtmlView, list[Run]):
+    """The runs of a tree, ordered by path; `notes` say which folders and links were skipped, and why.
+
+    `runs["adam"]` is the run of that name: its place below the tree, or the end of that where one run alone ends so.
+    """
+
+    def __init__(self, runs: Iterable[Run], notes: list[str], root: str = "") -> None:
+        super().__init__(runs)
+        self.notes = notes
+        self._root = root
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each run: its place below the tree, or for the tree itself the last part of the path."""
+        return [self._name(run) for run in self]
+
+    def _name(self, run: Run) -> str:
+        if not self._root:
+            return run.name
+        below = os.path.relpath(run.path, self._root)
+        return run.name if below == os.curdir else below
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> Run: ...
+    @overload
+    def __getitem__(self, key: slice) -> Runs: ...
+    def __getitem__(self, key: SupportsIndex | slice | str) -> Run | Runs:
+        if isinstance(key, slice):
+            return Runs(super().__getitem__(key), self.notes, self._root)
+        return self._named(key) if isinstance(key, str) else super().__getitem__(key)
+
+    def _named(self, name: str) -> Run:
+        """Return the run of a name.
+
+        Raises:
+            NoSuchRun: there is none, or several end in it; the message names them.
+        """
+        names = self.names
+        matching = [run for run, own in zip(self, names, strict=True) if own == name]
+        matching = matching or [run for run, own in zip(self, names, strict=True) if own.endswith(os.sep + name)]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            several = [self._name(run) for run in matching]
+            raise NoSuchRun(f"{len(matching)} runs end in {name!r}: {', '.join(several)}; give more of the path")
+        raise NoSuchRun(f"there is no run {name!r}; {nearest(name, names)}")
+
+    def to_pandas(self, tags: str | Sequence[str] = "*", kind: str = "scalar", superseded: bool = False) -> Any:
+        """Return the points of all runs as one `pandas.DataFrame`; arguments and columns are those of `Run.to_pandas`.
+
+        `frame.pivot_table(index="step", columns="run", values="value")` of one tag has a column a run.
+        """
+        return frames.frame(zip(self.names, self, strict=True), tags, kind, superseded)
 
 
 def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:
@@ -334,10 +396,10 @@ def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:
         raise NoSuchRun(f"{path} {paths.absent(path)}; an event file or the directory of one is expected")
     if not os.path.isdir(path):
         return _read_file(path, follow)
-    found = folders.event_files(path)
-    if not found:
+    files = folders.event_files(path)
+    if not files:
         raise NoSuchRun(no_event_file(path))
-    return Run(path, *_sorted_out(found))
+    return Run(path, *_sorted_out(files))
 
 
 def read(path: str | os.PathLike[str], follow: bool = False) -> Run | Any:
@@ -352,9 +414,9 @@ def read(path: str | os.PathLike[str], follow: bool = False) -> Run | Any:
     """
     path = os.fsdecode(path)
     if os.path.isdir(path) and not follow and not folders.event_files(path):
-        found = find_runs(path)
-        if found:
-            return found
+        runs = find_runs(path)
+        if runs:
+            return runs
     return read_run(path, follow)
 
 
@@ -371,7 +433,7 @@ def _rank_of(path: str) -> int:
 
 
 def _sorted_out(files: list[str]) -> tuple[list[str], list[str]]:
-    """Event files, and those of profiles among them."""
+    """Split event files into those of runs and those of profiles."""
     traces = [path for path in files if names.parse(os.path.basename(path), names.PROFILE) is not None]
     return [path for path in files if path not in traces], traces
 
@@ -394,7 +456,7 @@ def _read_file(path: str, follow: bool) -> Run:
 
 
 def find_runs(root: str | os.PathLike[str]) -> Runs:
-    """The runs at and below `root`, ordered by path and not read yet.
+    """Return the runs at and below `root`, ordered by path and not read yet.
 
     Links are followed, and each directory is listed once. Raises `NoSuchRun` where `root` is no directory.
     """
@@ -402,5 +464,5 @@ def find_runs(root: str | os.PathLike[str]) -> Runs:
     if not os.path.isdir(root):
         kind = "is a file" if os.path.exists(root) else paths.absent(root)
         raise NoSuchRun(f"{root} {kind}; a directory with runs at or below it is expected")
-    found = folders.find(root)
-    return Runs((Run(folder, *_sorted_out(files)) for folder, files in found.folders.items()), found.notes, root)
+    tree = folders.find(root)
+    return Runs((Run(folder, *_sorted_out(files)) for folder, files in tree.folders.items()), tree.notes, root)

@@ -1,18 +1,17 @@
-"""The values of many events at once, whatever the events have in common: where each one begins and ends.
+"""Find where each value of many events begins and ends, whatever layouts the events have.
 
-Events of one layout are compared with each other (`instrument.runs.alike`). Where a training records other tags in each
-step, or every value is an event of its own, there is no such layout, and a call for each field of each event takes
-microseconds. Here heads are read in step with each other, a byte position of all events at a time. The values in a long
-summary are found the other way round: every place that looks like the beginning of a value is a candidate, and those
-that follow each other without a gap from the beginning of the summary on are its values.
+Events of one layout are compared with each other (`instrument.runs.columnar`). If a training records other tags in each
+step, or each value as an event, there is no such layout, and a call for each field of each event takes microseconds.
+Here heads are read in step with each other, one byte position of all events at a time. The values in a long summary are
+found the other way round: every place that looks like the beginning of a value is a candidate, and the candidates that
+follow each other without a gap from the beginning of the summary are its values.
 
-An event that holds anything else than a time, a step, a summary and fields that nobody reads is not `plain`: whoever
-asks reads it alone.
+An event is not `plain` if it holds more than a time, a step, a summary and unknown fields: it is read by itself.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,16 +95,16 @@ def _varints(data: Bytes, at: Indices, is_there: Mask) -> tuple[Indices, NDArray
 
 
 def _only_unknown(data: Bytes, at: Indices, ends: Indices, own: frozenset[int]) -> Mask:
-    """Return which events have nothing but fields that nobody reads between these places."""
+    """Return which events have nothing but unknown fields between these places."""
     is_right = np.ones(at.size, np.bool_)
-    known = np.array(sorted({0, 1, 2, 5} | own), np.uint64)
+    numbers = np.array(sorted({0, 1, 2, 5} | own), np.uint64)
     for _ in range(_MOST_FURTHER):
         is_there = is_right & (at < ends)
         if not is_there.any():
             break
         at, key, is_whole = _varints(data, at, is_there)
         kind = key & np.uint64(7)
-        is_right &= is_whole & ~(is_there & np.isin(key >> np.uint64(3), known))
+        is_right &= is_whole & ~(is_there & np.isin(key >> np.uint64(3), numbers))
         has_number = is_there & (kind != wire.FIXED64) & (kind != wire.FIXED32)
         at, number, is_whole = _varints(data, at, has_number)
         is_delimited = is_there & (kind == wire.LENGTH_DELIMITED)
@@ -120,14 +119,14 @@ def _only_unknown(data: Bytes, at: Indices, ends: Indices, own: frozenset[int]) 
     return is_right
 
 
-def values(data: Bytes, found: Heads) -> tuple[Values, Mask]:
+def values(data: Bytes, head: Heads) -> tuple[Values, Mask]:
     """Find the values of plain events; return them, and which events are still plain.
 
     Those of other events may be among the values, too.
     """
-    is_plain = found.is_plain.copy()
-    events = np.flatnonzero(is_plain & (found.start < found.end))
-    start, end = found.start[events], found.end[events]
+    is_plain = head.is_plain.copy()
+    events = np.flatnonzero(is_plain & (head.start < head.end))
+    start, end = head.start[events], head.end[events]
     at, length, is_whole = _varints(data, start + 1, np.ones(events.size, np.bool_))
     is_single = is_whole & (data[start] == _VALUE) & (length == (end - at).astype(np.uint64)) & (at <= end)
     single = Values(events[is_single], at[is_single], end[is_single])
@@ -182,7 +181,7 @@ class _Chains:
         #: The last candidates of chains.
         self._last = np.flatnonzero(np.append(head[1:] != end[:-1], True)) if head.size else head
 
-    def last_of(self, index: Any) -> Any:
+    def last_of(self, index: Indices) -> Indices:
         """Return the last candidate of the chain from each candidate on."""
         if not self._last.size:
             return index
@@ -207,7 +206,7 @@ class _Chains:
             first = int(np.searchsorted(self.head, at))
             count = 0
             if first < self.head.size and self.head[first] == at:
-                last = int(self.last_of(first))
+                last = int(self.last_of(np.array([first]))[0])
                 count = int(np.searchsorted(self.end[first : last + 1], end, "right"))
             if count:
                 chain = slice(first, first + count)

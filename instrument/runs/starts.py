@@ -72,11 +72,13 @@ def joined(origins: Iterable[Origin]) -> dict[Writer, Writer]:
     for origin in origins:
         of_rank.setdefault(origin.writer[0], []).append(origin)
     latest: dict[Writer, Writer] = {}
-    for found in of_rank.values():
-        if len({origin.writer for origin in found}) > 1:
-            for later in sorted(found, key=_number):
+    for group in of_rank.values():
+        if len({origin.writer for origin in group}) > 1:
+            for later in sorted(group, key=_number):
                 latest |= {
-                    one.writer: later.writer for one in found if one.writer != later.writer and later.follows(one)
+                    other.writer: later.writer
+                    for other in group
+                    if other.writer != later.writer and later.follows(other)
                 }
     return {writer: _last(writer, latest) for writer in latest}
 
@@ -184,5 +186,5 @@ def _state_without_end(path: str, host: str) -> str:
 
 def state_of(starts: Iterable[RunStart]) -> str:
     """Return the state of a run: of the last starts of all ranks the one that needs most attention; else unknown."""
-    last = {one.device: one.state for one in starts}
+    last = {start.device: start.state for start in starts}
     return next((state for state in _STATES if state in last.values()), UNKNOWN)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile.writer import is_being_written
 from instrument.ringfile import pending
 from instrument.runs.event_file import EventFile, Key
-
-if TYPE_CHECKING:
-    from instrument.runs.run import Run
+from instrument.runs.run_data import RunData
 
 #: A recorder that hands its files from one process to the next leaves them unlocked for less than this.
 HANDOVER_S = 3.0
@@ -36,10 +34,28 @@ class Point(NamedTuple):
     host: str
 
 
-class Tail:
-    """The points of a run that nobody was given yet."""
+class Followed(Protocol):
+    """A run, as far as following it goes."""
 
-    def __init__(self, run: Run) -> None:
+    path: str
+    files: list[str]
+    traces: list[str]
+
+    @property
+    def contents(self) -> RunData:
+        """What the files hold."""
+
+    def refresh(self) -> None:
+        """Read what has come since."""
+
+
+R = TypeVar("R", bound=Followed)
+
+
+class Tail(Generic[R]):
+    """The points of a run that were not handed out yet."""
+
+    def __init__(self, run: R) -> None:
         self.run = run
         self._handed_out: dict[EventFile, dict[Key, int]] = {}
 
@@ -61,7 +77,7 @@ def decoded(point: Point) -> Point:
     return point._replace(value=point.value()) if callable(point.value) else point
 
 
-def follow(run: Run, interval_s: float, wait: Callable[[], bool] | None) -> Iterator[Point]:
+def follow(run: Followed, interval_s: float, wait: Callable[[], bool] | None) -> Iterator[Point]:
     """Iterate over the points of a run, in the order of their times as far as they come together; see `Run.follow`."""
     tail = Tail(run)
     while True:
@@ -76,14 +92,14 @@ def follow(run: Run, interval_s: float, wait: Callable[[], bool] | None) -> Iter
 
 
 class Ending:
-    """Tells when a run that is followed has ended.
+    """Decide when a run that is followed has ended.
 
-    A recorder of ours holds locks on its ring file and its event files until its last byte is written, which is the end
-    of a training that is killed, too: the run has ended when they are gone, and stay so for `HANDOVER_S`. Recorders of
-    others hold none: there the run has ended when its files hold something and have not changed for `idle_s`.
+    Recorders of instrument hold locks on the ring file and the event files until the last byte is written, also when
+    the training is killed: the run has ended when the locks are gone, and stay gone for `HANDOVER_S`. Other recorders
+    hold none: their run has ended when its files hold something and have not changed for `idle_s`.
     """
 
-    def __init__(self, run: Run, idle_s: float, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, run: Followed, idle_s: float, now: Callable[[], float] = time.time) -> None:
         self._run = run
         self._idle_s = idle_s
         self._now = now

@@ -1,4 +1,4 @@
-"""Values that are alike but for their numbers: what is known of the first one holds for all.
+"""Templates of values that differ in their numbers only: what is known of the first one holds for all.
 
 The first value of a tag and of a size is read field by field. If it is a plain number, its bytes become a template;
 later values are looked up by a hash of their tag and compared with the whole of it, all bytes but those of the number.
@@ -6,8 +6,6 @@ Whatever a writer puts around numbers (metadata, fields of its own, tensors of o
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,25 +54,25 @@ class Templates:
         hashes = (words & self._first[np.where(is_fit, tag_end, 0)]) @ self._weights
         hashes += length.astype(np.uint64) * _LENGTH_WEIGHT
         hashes = np.where(is_fit, hashes | np.uint64(1), np.uint64(0))
-        found = self._slots[(hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.intp)].astype(np.int64)
-        found[~self._holds(found, words, length)] = -1
-        missed = np.flatnonzero((found < 0) & is_fit)
+        template = self._slots[(hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.intp)].astype(np.int64)
+        template[~self._holds(template, words, length)] = -1
+        missed = np.flatnonzero((template < 0) & is_fit)
         if missed.size and self._count:
             position = np.minimum(np.searchsorted(self._sorted, hashes[missed]), self._count - 1)
             other = self._order[position]
             other[~self._holds(other, words[missed], length[missed])] = -1
-            found[missed] = other
-        return found, hashes
+            template[missed] = other
+        return template, hashes
 
     def _at(self, data: NDArray[np.uint8], start: Indices) -> Words:
-        """The words from each place on."""
+        """Return the words from each place on."""
         size = self.size_bytes
-        window: Any = np.ndarray((data.size - size + 1,), f"V{size}", data, 0, (1,))
+        window: NDArray[np.void] = np.ndarray((data.size - size + 1,), f"V{size}", data, 0, (1,))
         words: Words = window[start].view("<u8").reshape(-1, size // 8)
         return words
 
     def _holds(self, template: Indices, words: Words, length: Indices) -> Mask:
-        """Which values agree with their templates; none does that has the template -1."""
+        """Return True for each value that agrees with its template; a value with the template -1 does not."""
         if not self._count:
             return np.zeros(template.size, np.bool_)
         differs = words ^ self._words.take(template, axis=0, mode="clip")

@@ -49,7 +49,7 @@ def rings_at(path: str) -> list[tuple[str, Pending]]:
 
 
 def files_at(path: str) -> tuple[list[str], list[str]]:
-    """The event files that `path` means, those of profiles too, and notes on what was skipped.
+    """Return the event files at `path`, those of profiles too, and notes on what was skipped.
 
     That is an event file, whatever its name, or all in a directory and below it.
 
@@ -63,11 +63,11 @@ def files_at(path: str) -> tuple[list[str], list[str]]:
             raise NoSuchRun(f"{path} is {file_kinds.described(path)}; an event file or a directory is expected")
         pending.look_beside(path)
         return [path], []
-    found = folders.find(path)
-    files = [file for inside in found.folders.values() for file in inside]
+    tree = folders.find(path)
+    files = [file for inside in tree.folders.values() for file in inside]
     if not files:
         raise NoSuchRun(no_event_file(path))
-    return files, found.notes
+    return files, tree.notes
 
 
 def check(path: str) -> Report:
@@ -84,7 +84,7 @@ def check(path: str) -> Report:
         _check_frames(report)
     else:
         _check_values(report, EventFile(path, name))
-    report.damage.sort(key=lambda one: one.offset)
+    report.damage.sort(key=lambda place: place.offset)
     return report
 
 
@@ -119,13 +119,13 @@ def _check_values(report: Report, file: EventFile) -> None:
     file.read()
     report.frames, report.damage = file.frames, list(file.damage)
     report.values = len(file.gaps)
-    for one in file.told:
+    for record in file.lineage:
         try:
-            if isinstance(one.what, Lineage):
-                lineage.to_dict(one.what)
+            if isinstance(record.content, Lineage):
+                lineage.to_dict(record.content)
             report.values += 1
         except CorruptMessage as error:
-            note(report.damage, replace(one.frame, reason=str(error)))
+            note(report.damage, replace(record.frame, reason=str(error)))
     for points in file.points.values():
         raw = points.columns().raw
         if not isinstance(raw, StoredColumn):
@@ -151,28 +151,29 @@ def repair(path: str, out: str) -> Report:
     with OpenFile(path) as opened:
         report = Report(path, opened.size_bytes)
     name = _name(path)
-    known = EventFile(path, name or names.EventFileName("", 0, -1, "", False))
+    reader = EventFile(path, name or names.EventFileName("", 0, -1, "", False))
     try:
         with OpenFile(path), open(out, "xb") as file:
-            for piece in _whole(known, report):
+            for piece in _whole(reader, report):
                 file.write(piece)
     except FileExistsError:
         raise InstrumentError(f"{out} exists; repair writes new files only, give another -o") from None
-    report.damage.sort(key=lambda one: one.offset)
+    report.damage.sort(key=lambda place: place.offset)
     return report
 
 
-def _whole(known: EventFile, report: Report) -> Iterator[memoryview]:
-    reader = BlockReader(known.path)
+def _whole(file: EventFile, report: Report) -> Iterator[memoryview]:
+    """Yield the valid frames that hold events, as long pieces of the file; note the others in the report."""
+    reader = BlockReader(file.path)
     for block in reader:
-        faults = known.faults(block)
+        faults = file.faults(block)
         first = end = 0
         for start, payload in payloads(block):
             report.frames += 1
             begin, following = start - frame.HEADER.size, start + len(payload) + frame.FOOTER.size
             if start in faults:
                 offset, whole = block.base + begin, following - begin
-                note(report.damage, Damage(known.path, offset, whole, faults[start], torn=False))
+                note(report.damage, Damage(file.path, offset, whole, faults[start], torn=False))
                 continue
             report.values += 1
             if begin != end:

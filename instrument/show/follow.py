@@ -71,7 +71,7 @@ class _Followed:
         self._rank = rank
         self._runs: dict[str, tuple[str, Run]] = {}
         self._endings: dict[str, Ending] = {}
-        self.tails: dict[str, Tail] = {}
+        self.tails: dict[str, Tail[Run]] = {}
 
     def look(self) -> None:
         """Look for runs that are new."""

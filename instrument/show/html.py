@@ -26,6 +26,18 @@ class Markup(str):
     """A piece of HTML of ours, which is not escaped again."""
 
 
+def render(shown: object) -> str:
+    """Return what a notebook shows of a run, runs, a series or a lineage."""
+    if isinstance(shown, Run):
+        return run(shown)
+    if isinstance(shown, Runs):
+        return runs(shown)
+    if isinstance(shown, Points):
+        return points(shown)
+    assert isinstance(shown, Mapping)
+    return lineage(shown)
+
+
 def run(shown: Run) -> str:
     """A run: its tags with their curves, and what is missing."""
     kinds = [(kind, tag) for kind, tags in shown.tags().items() for tag in tags]

@@ -110,8 +110,8 @@ class _Import:
         path = self._folder.join(*self._below, self._names[0])
         yield from (Written(path, *key, count) for key, count in self._counts.items())
         hparams: dict[str, Any] = {}
-        for told in self._file.told:
-            hparams.update(told.what if isinstance(told.what, dict) else {})
+        for record in self._file.lineage:
+            hparams.update(record.content if isinstance(record.content, dict) else {})
         if hparams:
             yield self._write_lineage(hparams)
 

@@ -28,10 +28,3 @@ def test_lengths(lengths: list[int]) -> None:
     """The masked checksum of a length's eight bytes."""
     expected = [mask(crc32c(length.to_bytes(8, "little"))) for length in lengths]
     assert crcs.of_lengths(np.array(lengths, np.uint64)).tolist() == expected
-
-
-@pytest.mark.parametrize("length", [0, 1, 2, 1000, 65_537, 3_000_001])
-def test_a_part_from_the_beginnings(rng: np.random.Generator, length: int) -> None:
-    """The checksum of the end of a string follows from those of the whole and of the rest."""
-    head, part = rng.bytes(77), rng.bytes(length)
-    assert crcs.of_part(crc32c(head), crc32c(head + part), length) == crc32c(part)

@@ -11,7 +11,7 @@ import pytest
 from instrument import read
 from instrument.codec import event
 from instrument.errors import CorruptMessage
-from instrument.eventfile.reader import Damage
+from instrument.eventfile.blocks import Damage
 from instrument.values import Event
 from tests.runs.build import SECONDS, encoded, framed, item, steps, write
 

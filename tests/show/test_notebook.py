@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 import instrument
-from instrument.runs.run import Run, Runs, find_runs, read_run
+from instrument import Run, find_runs
+from instrument.runs.run import Runs, read_run
 from instrument.show import html
 from instrument.values import Event
 from tests.runs.build import write
@@ -162,3 +164,17 @@ def test_the_extension_needs_no_ipython_to_be_there(tmp_path: Path, monkeypatch:
     training(tmp_path, [1.0])
     monkeypatch.chdir(tmp_path)
     assert np.array_equal(function("").scalars("loss/auto").value, [1.0])
+
+
+def test_what_is_read_shows_itself_with_no_extension_loaded(tmp_path: Path, run_python: Callable[..., str]) -> None:
+    """Importing the reader loads nothing that shows; asking for HTML does."""
+    training(tmp_path / "r", [1.0], [0.5])
+    code = f"""
+import sys
+from instrument import read
+run = read({str(tmp_path / "r")!r})
+print("instrument.show.html" in sys.modules)
+for thing in (run, run.scalars("loss/auto"), run.lineage, read({str(tmp_path)!r})):
+    print(thing._repr_html_().startswith(("<table>", "<div>")))
+"""
+    assert run_python(code).split() == ["False", *["True"] * 4]

@@ -10,21 +10,29 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
-from instrument.codec import tensorboard, tensorboard_outline
+from instrument.codec import lineage, tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
-from instrument.runs.event_file import EventFile, Key, Told
+from instrument.runs.event_file import EventFile, Key, LineageRecord
+from instrument.runs.html_view import HtmlView
 from instrument.runs.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
 from instrument.runs.starts import Origin, Writer, joined
 from instrument.values import Gap
 
 _HEAD_BYTES = 4096
+_HPARAMS = "hparams"
 
 
-class Contents:
+class RunLineage(HtmlView, dict[str, dict[str, Any]]):
+    """A dictionary that a notebook shows as a table."""
+
+
+class RunData:
     """What a set of event files holds; `read` brings it up to date."""
 
     def __init__(self) -> None:
@@ -46,10 +54,10 @@ class Contents:
         """Read what is new in the files at these paths, whose names must be those of event files."""
         wanted = list(paths)
         copies = _copies(wanted)
-        known, self._files, self._in_order, self._by_rows = self._files, {}, None, None
+        before, self._files, self._in_order, self._by_rows = self._files, {}, None, None
         for path in wanted:
             if path not in copies:
-                file = known.get(path)
+                file = before.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
         firsts = [file for file in self._files.values() if file.begun is not None]
@@ -66,11 +74,11 @@ class Contents:
         return self._in_order
 
     def keys(self) -> set[Key]:
-        """Kind and tag of each series."""
+        """Return kind and tag of each series."""
         return {key for file in self._files.values() for key in file.points}
 
     def parts(self, key: Key) -> list[Part]:
-        """The parts of a series, in the order of their files; none where there is no such series."""
+        """Return the parts of a series, in the order of their files; an empty list if there is no such series."""
         return [Part(self.origin(file), file.points[key]) for file in self.files if key in file.points]
 
     @property
@@ -82,8 +90,8 @@ class Contents:
 
     def origin(self, file: EventFile) -> Origin:
         """Return the recorder that wrote a file."""
-        found = self._origins.get(file.path)
-        if found is None:
+        origin = self._origins.get(file.path)
+        if origin is None:
             first = file
             if file.begun is None and file.name.kind == names.TENSORBOARD:
                 # Of the two files of a recorder the first one has its start.
@@ -92,12 +100,12 @@ class Contents:
             began, start = first.begun or (math.nan, None)
             times = file.first_wall_time, file.last_wall_time
             name = os.path.basename(file.path)
-            found = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
-            self._origins[file.path] = found
-        return found
+            origin = Origin(name, file.name.writer, *times, file.content_bytes, start, began)
+            self._origins[file.path] = origin
+        return origin
 
     def extent(self) -> tuple[int, int, float] | None:
-        """The first and the last step of all points that stand, and their last wall time; None without points."""
+        """Return first step, last step and last wall time of all points that stand; None without points."""
         extents = []
         for key, *_ in self._together().values():
             parts = self.parts(key)
@@ -112,7 +120,7 @@ class Contents:
         return min(first), max(last), max(wall_time)
 
     def replaced(self, keys: Iterable[Key]) -> int:
-        """How many points of these series, given by kind and tag, a later start has replaced."""
+        """Return how many points of these series, given by kind and tag, a later start has replaced."""
         return sum(replaced(self.parts(key)) for key in keys)
 
     def superseded(self) -> int:
@@ -130,12 +138,12 @@ class Contents:
 
     def nonfinite(self) -> dict[str, NonFinite]:
         """Return by their tags the scalars with points that are NaN or infinite: how many, and the first step."""
-        found: dict[str, NonFinite] = {}
+        result: dict[str, NonFinite] = {}
         for tag in sorted({tag for file in self._files.values() for tag in file.nonfinite()}):
             points = merge(Scalars, "scalar", tag, self.parts(("scalar", tag)), superseded=False)
             if points.first_nonfinite_step is not None:
-                found[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
-        return found
+                result[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
+        return result
 
     def counts(self) -> Counter[str]:
         """Return how many tags of each kind there are."""
@@ -160,25 +168,43 @@ class Contents:
             result.setdefault(tuple(all_files), []).append(key)
         return result
 
-    @property
-    def told(self) -> Iterator[Told]:
-        """What the files say of the run, in file order; of several ranks the lowest comes last, as the last counts."""
+    def lineage(self) -> RunLineage:
+        """Return by key what was recorded last; of custom lineage and hyper-parameters of TensorBoard all names.
+
+        A message that cannot be parsed is left out and noted as damage.
+        """
+        result = RunLineage()
+        for place, record in self._lineage_records():
+            if isinstance(record, dict):
+                result[_HPARAMS] = {**result.get(_HPARAMS, {}), **record}
+                continue
+            try:
+                fields = lineage.to_dict(record)
+            except CorruptMessage as error:
+                self.note(replace(place, reason=str(error)))
+                continue
+            key = lineage.SECTIONS[record.what]
+            result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
+        return result
+
+    def _lineage_records(self) -> Iterator[LineageRecord]:
+        """Iterate over the lineage in file order; of several ranks the lowest comes last, as the last counts."""
         files = sorted(self._files.values(), key=lambda file: -file.name.device)
-        return (one for file in files for one in file.told)
+        return (record for file in files for record in file.lineage)
 
     @property
     def gaps(self) -> list[Gap]:
-        """Where the writing side says that events are missing, in file order."""
+        """Events that the writing side says are missing, in file order."""
         return [gap for file in self._files.values() for gap in file.gaps]
 
     @property
     def damage(self) -> list[Damage]:
         """Places that hold no frame, or a frame that is no event, or a value that is none."""
-        return [one for file in self._files.values() for one in file.damage] + self._notes
+        return [place for file in self._files.values() for place in file.damage] + self._notes
 
 
 def _copies(paths: list[str]) -> set[str]:
-    """Files that hold the values of others once more, in TensorBoard's dialect, and say so."""
+    """Return the files that hold the values of others once more, in TensorBoard's dialect, and say so."""
     kinds = {path: names.recognise(os.path.basename(path)) for path in paths}
     if not any(name is not None and name.kind == names.SUMMARY and not name.is_lineage for name in kinds.values()):
         return set()
@@ -188,7 +214,7 @@ def _copies(paths: list[str]) -> set[str]:
 def _is_ours(path: str) -> bool:
     try:
         with OpenFile(path) as file:
-            found = frame.unpack(file.read(0, _HEAD_BYTES))
-        return found is not None and tensorboard_outline.source_writer(found[0]) == tensorboard.WRITER
+            first = frame.unpack(file.read(0, _HEAD_BYTES))
+        return first is not None and tensorboard_outline.source_writer(first[0]) == tensorboard.WRITER
     except (OSError, CorruptFrame, CorruptMessage):
         return False  # reading it says what is wrong

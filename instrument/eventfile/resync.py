@@ -1,13 +1,16 @@
-"""Look for the next whole and valid frame behind damage.
+"""Resynchronise a reader after damage: find the next valid frame, at any byte offset.
 
-A place is worth a closer look where eight bytes, taken as a length, have the checksum that follows and fit into what is
-left of the file. Hostile files hold thousands of such places with lengths up to their end: the checksums of long
-payloads are computed from those of the file's beginnings, of which one every few kilobytes is kept, so that no byte is
-read for each of them. The part that is searched at once begins small and doubles: many places of damage close to each
-other cost no more than one.
+A candidate is a place where eight bytes, read as a length, are followed by their checksum and fit into the rest of the
+file. A hostile file holds thousands of candidates whose payloads reach to its end, so a payload's checksum is not
+computed from its bytes: a checksum is linear over XOR, and that of `data[a:b]` follows from those of `data[:a]` and
+`data[:b]`. The checksum of every fourth kilobyte's beginning is kept, and no byte is read twice for two candidates.
+The part that is searched at once begins small and doubles: many places of damage close to each other cost no more than
+one.
 """
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +23,12 @@ _FIRST_BYTES, _MOST_BYTES = 4 << 10, 1 << 20
 _MARK_BYTES = 4 << 10
 #: Payloads up to this size are simply read.
 _SHORT_BYTES = 64 << 10
+#: CRC-32C's, with its bits reversed.
+_POLYNOMIAL = 0x82F63B78
 
 
-class Search:
-    """Finds frames in the first `size_bytes` of a file."""
+class Resync:
+    """Find frames in the first `size_bytes` of a file."""
 
     def __init__(self, file: OpenFile, size_bytes: int) -> None:
         self._file = file
@@ -33,7 +38,7 @@ class Search:
         self._marks: list[int] = []
 
     def find(self, offset: int) -> int:
-        """The offset of the first whole and valid frame at or behind `offset`; the file's size if there is none."""
+        """Return the offset of the first valid frame at or behind `offset`; the file's size if there is none."""
         last = self._size_bytes - frame.OVERHEAD_BYTES
         part_bytes = _FIRST_BYTES
         while offset <= last:
@@ -46,7 +51,7 @@ class Search:
         return self._size_bytes
 
     def resume(self, offset: int) -> int:
-        """Where to read on behind the damaged frame at `offset`; the size of the file if no frame follows.
+        """Return where to read on behind the damaged frame at `offset`; the size of the file if no frame follows.
 
         That is its own end where its length holds and leads to another header or to the end: a payload may itself hold
         frames (a recorded file), which are not this file's. Otherwise it is the next valid frame. A few bytes at the
@@ -75,12 +80,12 @@ class Search:
         return False
 
     def length(self, offset: int) -> int | None:
-        """The payload length in the header at `offset`; None if there is none, or with a wrong checksum."""
+        """Return the payload length in the header at `offset`; None if there is none, or with a wrong checksum."""
         header = self._file.read(offset, min(frame.HEADER.size, self._size_bytes - offset))
         return frame.length_at(header, 0) if len(header) == frame.HEADER.size else None
 
     def _headers(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The offsets in [start, stop) where a length stands that has its checksum and fits into the rest; and it."""
+        """Return offset and length of each candidate that begins in [start, stop)."""
         data = np.frombuffer(self._file.read(start, stop - start + frame.HEADER.size - 1), np.uint8)
         count = data.size - frame.HEADER.size + 1
         if count <= 0:
@@ -96,7 +101,7 @@ class Search:
         return [(start + index, int(lengths[index])) for index in right.tolist()]
 
     def is_valid(self, offset: int, length: int) -> bool:
-        """Whether the payload of that length in the frame at `offset` has its checksum."""
+        """Return True if the payload of that length in the frame at `offset` has its checksum."""
         start = offset + frame.HEADER.size
         footer = self._file.read(start + length, frame.FOOTER.size)
         if len(footer) < frame.FOOTER.size:
@@ -104,11 +109,11 @@ class Search:
         if length <= _SHORT_BYTES:
             crc = crc32c(self._file.read(start, length))
         else:
-            crc = crcs.of_part(self._crc_before(start), self._crc_before(start + length), length)
+            crc = _crc_of_part(self._crc_before(start), self._crc_before(start + length), length)
         return bool(mask(crc) == frame.FOOTER.unpack(footer)[0])
 
     def _crc_before(self, offset: int) -> int:
-        """The checksum of what stands between the first place that was asked for and `offset`."""
+        """Return the checksum of the bytes between the first place that was asked for and `offset`."""
         if not self._marks or offset < self._origin:
             self._origin, self._marks = offset, [0]
         index = (offset - self._origin) // _MARK_BYTES
@@ -123,3 +128,43 @@ class Search:
         for start in range(0, _MOST_BYTES, _MARK_BYTES):
             crc = crc32c(data[start : start + _MARK_BYTES], crc)
             self._marks.append(crc)
+
+
+def _crc_of_part(before: int, through: int, length: int) -> int:
+    """Return the checksum of the last `length` bytes of a string: `through` is the whole's, `before` the rest's."""
+    return through ^ _shifted(before, length)
+
+
+def _shifted(crc: int, zeros: int) -> int:
+    """Return what the checksum of a string contributes to that of a longer one, with `zeros` bytes behind it."""
+    power = 0
+    while zeros:
+        if zeros & 1:
+            crc = _apply(_powers(power), crc)
+        zeros >>= 1
+        power += 1
+    return crc
+
+
+@functools.cache
+def _powers(power: int) -> tuple[int, ...]:
+    """Return where each bit of a checksum goes if 2**power bytes follow."""
+    if power:
+        half = _powers(power - 1)
+        return tuple(_apply(half, column) for column in half)
+    columns = []
+    for bit in range(32):
+        crc = 1 << bit
+        for _ in range(8):
+            crc = (crc >> 1) ^ _POLYNOMIAL if crc & 1 else crc >> 1
+        columns.append(crc)
+    return tuple(columns)
+
+
+def _apply(columns: tuple[int, ...], crc: int) -> int:
+    """Return where the bits of a checksum go, together."""
+    result = 0
+    for bit in range(32):
+        if crc >> bit & 1:
+            result ^= columns[bit]
+    return result

@@ -1,7 +1,15 @@
-"""Payloads of one length to columns: those that differ in their time, step and numbers only are taken together.
+"""Event payloads to columns: payloads of one length that differ in time, step and numbers only are read as one batch.
 
-One of them is outlined; the others are compared with it in all other bytes, eight at a time. What agrees with none of
-the layouts that most of the payloads have is left for `instrument.runs.scan`.
+The problem: decoding an event field by field takes microseconds in Python, and a file holds millions of events. Almost
+all of them repeat an earlier one but for a few bytes at fixed places. So one payload of each layout is outlined
+(`instrument.codec.outline`), all payloads of its length are compared with it under the mask of its fixed bytes, and
+those that agree are a `Batch`: its times, steps and numbers are strided views of the file's bytes.
+
+Rejected: parsing each event with protobuf. It makes an object for each event and takes ten times as long
+(`plain` in benchmarks/README.md). Comparing bytes needs nothing but NumPy and is safe against hostile files: a payload
+that differs in a single fixed byte belongs to no batch.
+
+Payloads that agree with none of the layouts that most of their length have are left for `instrument.runs.irregular`.
 """
 
 from __future__ import annotations
@@ -19,40 +27,40 @@ Mask = NDArray[np.bool_]
 #: Fewer payloads than this are not compared, unless they are long.
 _FEW = 8
 _LONG_BYTES = 1024
-#: A layout is worth a comparison where at least one payload in so many has it.
+#: A layout is worth a comparison if at least one payload in eight has it.
 _SHARE = 8
-#: So many different layouts of one length are tried.
+#: The most layouts of one length that are tried.
 _LAYOUTS = 16
 #: A matrix of bytes up to this size is compared as a whole, a larger one column by column.
 _SMALL_BYTES = 1 << 16
 #: Two long payloads of one layout have this share of their bytes in common.
 _ALIKE = 0.6
 
-#: Says where everything stands in a payload of a block; None for one that is no event, which is noted.
+#: Returns the outline of the payload at an offset of the block, or None for one that is no event (which is noted).
 Read = Callable[[int], Outline | None]
 
 
-class Family:
-    """Payloads with the outline of their first."""
+class Batch:
+    """Payloads with the layout of their first one, whose outline is `outline`."""
 
     def __init__(self, outline: Outline, group: Group) -> None:
         self.outline = outline
         self.group = group
 
     def wall_times(self) -> NDArray[np.float64]:
-        """The time of each."""
+        """Return the wall time of each payload."""
         at = self.outline.wall_time_at
         return np.zeros(self.group.starts.size) if at is None else self.group.column(at, "<f8").astype(np.float64)
 
     def steps(self) -> NDArray[np.int64]:
-        """The step of each."""
+        """Return the step of each payload."""
         steps = np.zeros(self.group.starts.size, np.uint64)
         for index, at in enumerate(range(*(self.outline.step_at or (0, 0)))):
             steps |= (self.group.column(at, "u1") & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * index)
         return steps.view(np.int64)
 
     def numbers(self, starts: NDArray[np.int64], size: int) -> NDArray[Any]:
-        """The numbers of `size` bytes at these places of each payload, a line for each place."""
+        """Return the numbers of `size` bytes at these places of each payload, a line for each place."""
         group = self.group
         if starts.size == 1:
             return group.column(int(starts[0]), f"<f{size}").copy()[None]
@@ -61,10 +69,10 @@ class Family:
         return everywhere[starts]
 
 
-def families(group: Group, read: Read, recall: Read) -> Iterator[Family | Group]:
-    """All payloads of the group but those that are no events: families, and at last those that belong to none.
+def batches(group: Group, read: Read, recall: Read) -> Iterator[Batch | Group]:
+    """Split a group into batches, and at last a group of the payloads that belong to none.
 
-    `recall` gives an outline that is known already, and None where there is none.
+    Payloads that are no events are left out. `recall` returns an outline that is known already, or None.
     """
     for _ in range(_LAYOUTS):
         count, is_long = group.starts.size, group.length >= _LONG_BYTES
@@ -84,7 +92,7 @@ def families(group: Group, read: Read, recall: Read) -> Iterator[Family | Group]
         same = _agree(outline, group)
         if _SHARE * np.count_nonzero(same) < count:
             break
-        yield Family(outline, group.only(same))
+        yield Batch(outline, group.only(same))
         group = group.only(~same)
     if group.starts.size:
         yield group
@@ -97,7 +105,7 @@ def _look_alike(group: Group) -> bool:
 
 
 def _agree(outline: Outline, group: Group) -> Mask:
-    """Which payloads have the outline of the first one."""
+    """Return True for each payload that has the layout of the first one."""
     if group.starts.size * group.length <= _SMALL_BYTES or len(outline.places) > _SHARE:
         mask = np.frombuffer(outline.mask(group.length), np.uint8)
         rows = group.rows
@@ -117,7 +125,7 @@ def _agree(outline: Outline, group: Group) -> Mask:
 
 
 def _fixed_spans(outline: Outline, length: int) -> list[tuple[int, int]]:
-    """What lies between the time, the step and the numbers."""
+    """Return the spans (start, end) between the time, the step and the numbers."""
     varying = list(outline.varying)
     if outline.wall_time_at is not None:
         varying.append((outline.wall_time_at, outline.wall_time_at + 8))
@@ -131,7 +139,7 @@ def _fixed_spans(outline: Outline, length: int) -> list[tuple[int, int]]:
     return spans
 
 
-class Recall:
+class LayoutCache:
     """The last outline of each length: the steps of a run, and the runs of a tree, mostly record the same."""
 
     _MOST_LENGTHS = 256
@@ -141,10 +149,10 @@ class Recall:
 
     def find(self, payload: memoryview) -> Outline | None:
         """Return the outline of a payload that agrees with the last one of its length."""
-        known = self._known.get(len(payload))
-        if known is None:
+        entry = self._known.get(len(payload))
+        if entry is None:
             return None
-        outline, mask, example = known
+        outline, mask, example = entry
         if ((np.frombuffer(payload, np.uint8) & mask) ^ example).any():
             return None
         return outline.with_head(payload)

@@ -14,7 +14,7 @@ import pytest
 from instrument.eventfile import frame
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.crc import masked_crc
-from instrument.eventfile.search import Search
+from instrument.eventfile.resync import Resync
 
 
 def framed(payload: bytes) -> bytes:
@@ -33,7 +33,7 @@ def search(data: bytes, offset: int, what: str = "find") -> int:
         with open(path, "wb") as file:
             file.write(data)
         with OpenFile(path) as opened:
-            result: int = getattr(Search(opened, len(data)), what)(offset)
+            result: int = getattr(Resync(opened, len(data)), what)(offset)
     return result
 
 
