@@ -28,7 +28,7 @@ _WALL_TIME, _STEP, _VERSION, GRAPH, SUMMARY = 1, 2, 3, 4, 5
 TRACE = 100
 #: Kinds whose item is an event of its own: the field that holds the message.
 _OWN_EVENTS = {"graph": GRAPH, TRACE_KIND: TRACE}
-_GAP = 101
+GAP = 101
 #: Kinds of other files.
 _ELSEWHERE = (*LINEAGE_KINDS, SESSION_END)
 _VALUE, _TAG = 1, 1
@@ -73,7 +73,7 @@ def encode(event: Event) -> list[wire.Pieces]:
             continue
         if item.kind == "gap":
             assert isinstance(item.payload, bytes)
-            payloads.append([head, wire.delimited(_GAP, item.payload)])
+            payloads.append([head, wire.delimited(GAP, item.payload)])
             continue
         if item.kind in _ELSEWHERE:
             continue
@@ -145,11 +145,11 @@ def scan(payload: memoryview) -> Iterator[Scanned]:
             wall_time = wire.as_double(field)
         elif number == _STEP:
             step = wire.as_int(field)
-        elif number in (GRAPH, SUMMARY, _GAP, TRACE):
+        elif number in (GRAPH, SUMMARY, GAP, TRACE):
             bodies.append((number, wire.as_bytes(field)))
     for number, body in bodies:
-        if number == _GAP:
-            yield step, wall_time, "gap", "", functools.partial(module("gap").decode, body)
+        if number == GAP:
+            yield step, wall_time, "gap", "", functools.partial(module("lifecycle").decode_gap, body)
             continue
         if number == GRAPH:
             name = module("graph")

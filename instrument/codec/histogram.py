@@ -14,17 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.codec import wire
+from instrument.codec.schema import MINDSPORE
 from instrument.errors import CorruptMessage
 from instrument.values import Histogram
 
-NUMBER = 9
 MAX_BUCKETS = 90
 #: So many values are sorted in less time than it takes to call what counts more of them: half of the whole for 1,000.
 _FEW_VALUES = 4096
 #: Values are counted in blocks that stay in the processor's cache.
 _BLOCK_VALUES = 1 << 16
 
-_BUCKETS, _NAN, _POSITIVE, _NEGATIVE, _MAX, _MIN, _SUM, _COUNT = 1, 2, 3, 4, 5, 6, 7, 8
+_HISTOGRAM = MINDSPORE.type("Summary.Histogram")
+#: A histogram without its buckets.
+_FACTS = MINDSPORE.type("Summary.Histogram", skip=("Summary.Histogram.bucket",))
+# Encoded by hand: buckets all at once, since by the table they take as long as counting the values does, and the other
+# fields in half the time, which is a tenth of a histogram's.
+_BUCKETS, _NAN, _POSITIVE, _NEGATIVE, _MAX, _MIN, _SUM, _COUNT = range(1, 9)
 _BUCKET_KEY = wire.key(_BUCKETS, wire.LENGTH_DELIMITED)[0]
 _LEFT_KEY = wire.key(1, wire.FIXED64)[0]
 _WIDTH_KEY = wire.key(2, wire.FIXED64)[0]
@@ -229,7 +234,7 @@ def _bucket_rows(buckets: int, digits: int) -> NDArray[np.void]:
 
 
 def encode_facts(value: Histogram) -> bytes:
-    """The content of a `Summary.Histogram` but for its buckets."""
+    """Return the content of a `Summary.Histogram` but for its buckets."""
     parts = [wire.integer(_NAN, value.nan_count), wire.integer(_POSITIVE, value.positive_infinity_count)]
     parts.append(wire.integer(_NEGATIVE, value.negative_infinity_count))
     if value.counts.size:
@@ -239,43 +244,33 @@ def encode_facts(value: Histogram) -> bytes:
 
 
 def decode(data: memoryview) -> Histogram:
-    """Raises `CorruptMessage` for bytes that are no histogram."""
-    buckets: list[tuple[float, float, int]] = []
-    numbers: dict[int, int] = {}
-    doubles: dict[int, float] = {}
-    for field in wire.few_fields(data):
-        number = field[0]
-        if number == _BUCKETS:
-            buckets.append(_bucket(wire.as_bytes(field)))
-        elif number in (_MAX, _MIN, _SUM):
-            doubles[number] = wire.as_double(field)
-        elif number in (_NAN, _POSITIVE, _NEGATIVE, _COUNT):
-            numbers[number] = wire.as_int(field)
+    """Return the histogram of a message.
+
+    Raises:
+        CorruptMessage: the bytes are no histogram, or one of too many buckets.
+    """
+    facts = _FACTS.decode(data)
+    lefts: list[float] = []
+    widths: list[float] = []
+    counts: list[int] = []
+    for bucket in _HISTOGRAM.each(data, "buckets"):
+        if len(counts) == wire.MOST_FIELDS:
+            raise CorruptMessage(f"a message holds more than {wire.MOST_FIELDS} fields")
+        if bucket.integer("count") < 0:
+            raise CorruptMessage(f"a bucket counts {bucket.integer('count')} values")
+        lefts.append(bucket.number("left"))
+        widths.append(bucket.number("width"))
+        counts.append(bucket.integer("count"))
     # Files that leave min and max out hold no finite value; protobuf's default for them would be a misleading 0.
     return Histogram(
-        np.array([bucket[0] for bucket in buckets], np.float64),
-        np.array([bucket[1] for bucket in buckets], np.float64),
-        np.array([bucket[2] for bucket in buckets], np.int64),
-        numbers.get(_COUNT, 0),
-        doubles.get(_MIN, math.nan),
-        doubles.get(_MAX, math.nan),
-        doubles.get(_SUM, math.nan),
-        numbers.get(_NAN, 0),
-        numbers.get(_POSITIVE, 0),
-        numbers.get(_NEGATIVE, 0),
+        np.array(lefts, np.float64),
+        np.array(widths, np.float64),
+        np.array(counts, np.int64),
+        facts.integer("count"),
+        facts.number("min", math.nan),
+        facts.number("max", math.nan),
+        facts.number("sum", math.nan),
+        facts.integer("nan_count"),
+        facts.integer("pos_inf_count"),
+        facts.integer("neg_inf_count"),
     )
-
-
-def _bucket(data: memoryview) -> tuple[float, float, int]:
-    left = width = 0.0
-    count = 0
-    for field in wire.fields(data):
-        if field[0] == 1:
-            left = wire.as_double(field)
-        elif field[0] == 2:
-            width = wire.as_double(field)
-        elif field[0] == 3:
-            count = wire.as_int(field)
-    if count < 0:
-        raise CorruptMessage(f"a bucket counts {count} values")
-    return left, width, count

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from instrument.codec import event, gap, lifecycle, scalar, trace, wire
+from instrument.codec import event, lifecycle, scalar, trace, wire
 from instrument.errors import CorruptMessage
 from instrument.values import TRACE_KIND
 
@@ -202,7 +202,7 @@ def _decoder(kind: str) -> Decode:
 OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
     event.GRAPH: ("graph", _graph_name, _decoder("graph")),
     event.TRACE: (TRACE_KIND, _no_name, trace.decode),
-    gap.NUMBER: ("gap", _no_name, gap.decode),
+    event.GAP: ("gap", _no_name, lifecycle.decode_gap),
     **{number: (kind, _no_name, decode) for number, (kind, decode) in LIFECYCLE.items()},
 }
 #: The key of the number of a scalar.

@@ -1,7 +1,7 @@
 """TensorBoard's dialect: its numbers and names, for both directions.
 
-`tensorboard_outline` says where the values of an event stand, `tensorboard_values` makes ours of them;
-`tensorboard_event` encodes events, with the graphs of `tensorboard_graph` and the lineage of `tensorboard_lineage`.
+`tensorboard_outline` says where the values of an event stand, `tensorboard_event` encodes events; `tensorboard_values`,
+`graph` and `lineage` have the values.
 
 There are two styles. The old one has a field a kind (`simple_value`, `histo`, `image`); the new one has tensors, and
 the metadata of a tag's first value name the plugin that says what they are.

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from instrument.codec import gap, wire
+from instrument.codec import event, graph, lifecycle, lineage, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_values as values
 from instrument.codec.outline import LIFECYCLE, Outline
@@ -41,7 +41,7 @@ _UNREAD = {
     tb.META_GRAPH_DEF: "meta graph",
 }  # fmt: skip
 #: Fields of an event that are values beside those of its summary.
-OWN = frozenset({tb.GRAPH_DEF, gap.NUMBER, *LIFECYCLE, *_UNREAD})
+OWN = frozenset({tb.GRAPH_DEF, event.GAP, *LIFECYCLE, *_UNREAD})
 #: The key of the number of a scalar in the old style.
 PLAIN_KEY = tb.SIMPLE_VALUE << 3 | wire.FIXED32
 #: Kinds that are noticed and not read.
@@ -70,9 +70,9 @@ def outline(data: memoryview, plugins: Plugins) -> Outline:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
             found.each_value(data, start, end, functools.partial(take_value, found, plugins), PLAIN_KEY)
         elif number == tb.GRAPH_DEF:
-            found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
-        elif number == gap.NUMBER:
-            found.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), gap.decode)
+            found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), graph.from_graph_def)
+        elif number == event.GAP:
+            found.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), lifecycle.decode_gap)
         elif number in LIFECYCLE:
             kind, decode = LIFECYCLE[number]
             found.other(kind, "", *wire.expect(span, wire.LENGTH_DELIMITED), decode)
@@ -142,7 +142,9 @@ def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, w
                     plugins.is_late |= tag in plugins
                     plugins[tag] = wire.text_at(data, *wire.expect(inner, wire.LENGTH_DELIMITED))
                 elif inner[0] == tb.PLUGIN_CONTENT and tag == tb.HPARAMS_START:
-                    found.other("hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), values.hparams)
+                    found.other(
+                        "hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), lineage.decode_session_start
+                    )
 
 
 def _take_tensor(found: Outline, plugin: str, tag: str, data: memoryview, where: _Span) -> None:

@@ -67,7 +67,7 @@ def size(pieces: Pieces) -> int:
     return sum(map(len, pieces))
 
 
-def read_varint(data: memoryview, offset: int) -> tuple[int, int]:
+def read_varint(data: Buffer, offset: int) -> tuple[int, int]:
     """The unsigned varint at `offset` and the offset behind it."""
     value = shift = 0
     for index in range(offset, min(offset + _MAX_VARINT_BYTES, len(data))):
@@ -144,7 +144,7 @@ def integers(field: Field, most: int) -> list[int]:
 Span = tuple[int, int, int, int]
 
 
-def spans(data: memoryview, offset: int, end: int) -> Iterator[Span]:
+def spans(data: Buffer, offset: int, end: int) -> Iterator[Span]:
     """The fields of the message in `data[offset:end]`, without their content being taken out.
 
     Raises:
