@@ -95,7 +95,7 @@ def parameters(graph: Graph) -> list[str]:
 def name(graph: Graph) -> str:
     """Return the name of a graph, empty if it has none."""
     data = memoryview(graph.data)
-    for span in wire.spans(data, 0, len(data)):  # the first is the only one; behind it stands nothing that matters
+    for span in wire.spans(data, 0, len(data)):  # until the first
         if span[0] == _NAME:
             return wire.text_at(data, *wire.expect(span, wire.LENGTH_DELIMITED))
     return ""

@@ -75,7 +75,7 @@ def from_array(array: NDArray[np.generic]) -> Histogram:
 
 
 def _from_ordered(ordered: NDArray[Any], total: float) -> Histogram:
-    """Few values, all of them finite: one sort tells everything but their sum."""
+    """Return the histogram of few values, all of them finite: after a sort only their sum is missing."""
     low, high = float(ordered[0]), float(ordered[-1])
     edges = _edges(low, high, ordered.size, is_integer=ordered.dtype.kind in "iu")
     below = ordered.searchsorted(edges)
@@ -85,7 +85,7 @@ def _from_ordered(ordered: NDArray[Any], total: float) -> Histogram:
 
 
 def _facts(flat: NDArray[np.float32]) -> tuple[float, float, float] | None:
-    """Minimum, maximum and sum, in one pass over memory; None where a value is not finite."""
+    """Return minimum, maximum and sum, in one pass over memory; None if a value is not finite."""
     lows, highs, total = [], [], 0.0
     for start in range(0, flat.size, _BLOCK_VALUES):
         block = flat[start : start + _BLOCK_VALUES]
@@ -96,7 +96,7 @@ def _facts(flat: NDArray[np.float32]) -> tuple[float, float, float] | None:
 
 
 def _split(flat: NDArray[Any]) -> tuple[NDArray[np.generic], int, int, int]:
-    """The finite values, and how many are NaN, plus and minus infinity."""
+    """Return the finite values, and how many are NaN, plus and minus infinity."""
     if flat.dtype.kind in "iu":
         return flat, 0, 0, 0
     is_finite = np.isfinite(flat)
@@ -125,7 +125,7 @@ def _bucket_count(values: int) -> int:
 
 
 def _edges(low: float, high: float, values: int, is_integer: bool) -> NDArray[np.float64]:
-    """Strictly ascending edges that enclose [low, high]."""
+    """Return strictly ascending edges that enclose [low, high]."""
     buckets = _bucket_count(values)
     if is_integer and high - low < buckets and max(-low, high) < 2**52:
         return np.arange(low, high + 2.0, dtype=np.float64) - 0.5  # one bucket a number, none of them empty by rounding
@@ -153,7 +153,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def _count(finite: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many values each bucket holds, as `numpy.histogram` has it."""
+    """Count the values of each bucket, as `numpy.histogram` does."""
     if finite.dtype == np.float16:
         finite = finite.astype(np.float32)
     if finite.dtype == np.float32 and finite.size > _FEW_VALUES and _are_even(edges):
@@ -167,7 +167,7 @@ _DOUBTFUL = np.float32(1e-4)
 
 
 def _are_even(edges: NDArray[np.float64]) -> bool:
-    """Whether float32 can do arithmetic with these edges: even steps, an exact first edge, no extreme range."""
+    """Return True if float32 can do arithmetic with these edges: even steps, an exact first edge, no extreme range."""
     widths = _widths(edges)
     first, extent = float(edges[0]), float(edges[-1] - edges[0])
     is_exact = float(np.float32(first)) == first
@@ -175,7 +175,7 @@ def _are_even(edges: NDArray[np.float64]) -> bool:
 
 
 def _count_evenly(values: NDArray[np.float32], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Counts in even buckets by arithmetic, three times as fast as by searching."""
+    """Count in even buckets by arithmetic, three times as fast as by searching."""
     from PIL import Image  # counts bytes three times as fast as NumPy does
 
     buckets = edges.size - 1
@@ -198,12 +198,12 @@ def _count_evenly(values: NDArray[np.float32], edges: NDArray[np.float64]) -> ND
 
 
 def encode(value: Histogram) -> bytes:
-    """The content of a `Summary.Histogram`; min, max and sum are left out where nothing was finite."""
+    """Return the content of a `Summary.Histogram`; min, max and sum are left out if nothing was finite."""
     return (_encode_buckets(value) if value.counts.size else b"") + encode_facts(value)
 
 
 def _encode_buckets(value: Histogram) -> bytes:
-    """All buckets at once: rows with as many digits as the largest count has, less what smaller counts do without."""
+    """Encode all buckets at once: rows with as many digits as the largest count has, less those that others lack."""
     largest = int(value.counts.max())
     most_digits = max(-(-largest.bit_length() // _DIGIT_BITS), 1)
     rows = _bucket_rows(value.counts.size, most_digits).copy()
@@ -225,7 +225,7 @@ def _encode_buckets(value: Histogram) -> bytes:
 
 @functools.lru_cache(256)
 def _bucket_rows(buckets: int, digits: int) -> NDArray[np.void]:
-    """What stands in all rows of so many buckets; to be copied. The length is that with one digit."""
+    """Return rows for `buckets` buckets, to be copied and filled in. The length is that with one digit."""
     keys = [("key", "u1"), ("length", "u1"), ("left_key", "u1"), ("left", "<f8"), ("width_key", "u1"), ("width", "<f8")]
     rows = np.zeros(buckets, np.dtype([*keys, ("count_key", "u1"), ("digits", "u1", (digits,))]))
     rows["key"], rows["left_key"], rows["width_key"], rows["count_key"] = _BUCKET_KEY, _LEFT_KEY, _WIDTH_KEY, _COUNT_KEY

@@ -59,7 +59,7 @@ def from_array(array: NDArray[np.generic]) -> Image:
 
 @np.errstate(all="ignore")  # at the limits of a type, and whatever the user's own settings are
 def _grey_levels(array: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
-    """The batch as uint8, and in words how its numbers were mapped."""
+    """Return the batch as uint8, and in words how its numbers were mapped."""
     if array.dtype == np.uint8:
         return array, "as recorded"
     values: NDArray[Any] = array.astype(
@@ -87,7 +87,7 @@ def _grey_levels(array: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
 
 
 def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The pictures (N, C, H, W) on one canvas (rows * H, columns * W, C); cells without a picture are 0."""
+    """Lay the pictures (N, C, H, W) out on one canvas (rows * H, columns * W, C); cells without a picture are 0."""
     count, channels, height, width = pictures.shape
     columns = min(count, PICTURES_A_ROW)
     rows = -(-count // columns)
@@ -98,7 +98,7 @@ def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _png(canvas: NDArray[np.uint8]) -> bytes:
-    """A PNG (ISO/IEC 15948) of 8-bit grey or colour; every line is stored as its difference to the one above."""
+    """Return a PNG (ISO/IEC 15948) of 8-bit grey or colour; every line is stored as its difference to the one above."""
     height, width, channels = canvas.shape
     rows = canvas.reshape(height, width * channels)
     lines = np.empty((height, 1 + width * channels), np.uint8)
@@ -179,7 +179,7 @@ def pixels(value: Image, most_bytes: int = MOST_BYTES) -> NDArray[np.uint8]:
 
 
 def _without_texts(data: bytes) -> bytes:
-    """A PNG without its compressed texts, of which Pillow would keep up to 64 million characters."""
+    """Return a PNG without its compressed texts, of which Pillow would keep up to 64 million characters."""
     if not data.startswith(_PNG) or not any(kind in data for kind in _TEXTS):
         return data
     kept, offset = [_PNG], len(_PNG)
@@ -192,7 +192,7 @@ def _without_texts(data: bytes) -> bytes:
 
 
 def _decoded(picture: Any) -> NDArray[np.uint8]:
-    """The pixels, taken out in strips: Pillow copies what it hands out more than once."""
+    """Return the pixels, taken out in strips: Pillow copies what it hands out more than once."""
     if picture.mode not in _MODES:
         picture = picture.convert("RGB")
     channels = len(picture.getbands())

@@ -59,7 +59,7 @@ def decode_start(data: memoryview) -> Start:
     start = _START.decode(data)
     files = start.messages("unfinished")
     if len(files) > _MOST_FILES:
-        raise CorruptMessage(f"a start that found more than {_MOST_FILES} files")
+        raise CorruptMessage(f"a start that lists more than {_MOST_FILES} files")
     identity, number = start.text("id"), start.integer("number")
     if not identity or number < 1:
         raise CorruptMessage(f"a start with the id {identity[:40]!r} and the number {number}")

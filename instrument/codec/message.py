@@ -162,7 +162,7 @@ class Schema:
 
     @functools.cached_property
     def table(self) -> Table:
-        """The rows by message."""
+        """Return the rows by message."""
         return parse_table(self._text)
 
     @functools.cache  # noqa: B019 - there are two schemas, which live as long as the process

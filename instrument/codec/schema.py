@@ -261,15 +261,6 @@ message Text
 """
 
 _TENSORBOARD_TABLE = """
-message Event
-  optional double wall_time 1
-  optional int64 step 2
-  optional string file_version 3
-  optional GraphDef graph_def 4
-  optional Summary summary 5
-  optional SourceMetadata source_metadata 10
-message SourceMetadata
-  optional string writer 1
 message Summary
   repeated Summary.Value value 1
 message Summary.Value

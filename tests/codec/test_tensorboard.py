@@ -208,11 +208,11 @@ def test_a_graph_has_its_nodes_and_their_inputs() -> None:
     constant.value.str_val = "U"
     nodes = {}
     for field in wire.fields(memoryview(graph.to_graph_def(proto.SerializeToString()))):
-        if field[0] == tb.NODE:
+        if field[0] == 1:
             parts = list(wire.fields(wire.as_bytes(field)))
-            inputs = [wire.as_text(part) for part in parts if part[0] == tb.NODE_INPUT]
-            attributes = [bytes(wire.as_bytes(part)) for part in parts if part[0] == tb.NODE_ATTRIBUTE]
-            nodes[next(wire.as_text(part) for part in parts if part[0] == tb.NODE_NAME)] = (inputs, attributes)
+            inputs = [wire.as_text(part) for part in parts if part[0] == 3]
+            attributes = [bytes(wire.as_bytes(part)) for part in parts if part[0] == 5]
+            nodes[next(wire.as_text(part) for part in parts if part[0] == 1)] = (inputs, attributes)
     assert {name: inputs for name, (inputs, _) in nodes.items()} == {
         "Parameter/w": [],
         "Constant/c1": [],
