@@ -6,11 +6,14 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from instrument.wording import quoted_list
+
 #: Comparing takes the square of the length: names of thousands of characters would take minutes.
 _COMPARED_CHARACTERS = 200
 _CUTOFF = 0.6
 #: How near a name is that a word abbreviates: by the initials of its parts, or as the beginning of one of them.
 _INITIALS, _BEGINNING = 0.9, 0.75
+_NAMED_AT_MOST = 5
 
 
 def closest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
@@ -25,6 +28,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'name'?" for the end of a message, or nothing where no name is near."""
     near = closest(word, known)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """Return in words which names come near to one that is not there, or which there are if none is near."""
+    near = closest(name, names, _NAMED_AT_MOST)
+    if not near:
+        return f"it has {quoted_list(names) or 'none at all'}"
+    return f"the nearest {'are' if len(near) > 1 else 'is'} {quoted_list(near)}"
 
 
 def _likeness(word: str, name: str) -> float:

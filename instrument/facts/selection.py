@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.paths import absent
-from instrument.runs.hints import no_event_file
+from instrument.runs.folders import no_event_file
 from instrument.runs.run import Run, Runs, find_runs, read_run
 
 

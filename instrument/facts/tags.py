@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from instrument.runs.frames import matches
-from instrument.runs.hints import nearest
 from instrument.runs.run import Run
+from instrument.suggestions import nearest
 from instrument.wording import listed, quoted
 
 _NAMED_AT_MOST = 5

@@ -15,6 +15,10 @@ from instrument.eventfile import names
 from instrument.ringfile import pending
 from instrument.ringfile.header import is_ring_file
 from instrument.runs.ordering import natural
+from instrument.wording import quoted_list
+
+#: The search that only serves an error message ends here.
+_SEARCHED_FOLDERS = 2000
 
 
 @dataclass
@@ -89,6 +93,19 @@ def find(root: str, max_folders: int | None = None) -> RunFolders:
     return RunFolders(
         dict(by_path), sorted(result.rings, key=natural), sorted(result.notes, key=natural), result.scanned
     )  # fmt: skip
+
+
+def no_event_file(directory: str) -> str:
+    """Return why `read` cannot open a directory, and what to do."""
+    tree = find(directory, _SEARCHED_FOLDERS)
+    if tree.folders:
+        below = [os.path.relpath(folder, directory) for folder in tree.folders]
+        return f"{directory} holds no event file itself; runs below it: {quoted_list(below)}; open one of them"
+    notes = f" ({'; '.join(tree.notes)})" if tree.notes else ""
+    return (
+        f"no event file at or below {directory}, folders searched: {tree.scanned}{notes}; "
+        "give the summary_dir or log_dir of a run"
+    )
 
 
 def _enter(directory: str, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:

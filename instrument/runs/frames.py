@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from instrument.errors import NoSuchRun
-from instrument.runs.hints import nearest
 from instrument.runs.points import Points, import_pandas
+from instrument.suggestions import nearest
 from instrument.wording import quoted
 
 #: Columns of every frame, in their order.

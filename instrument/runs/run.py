@@ -32,12 +32,12 @@ from instrument.eventfile import file_kinds, names
 from instrument.eventfile.blocks import Damage
 from instrument.ringfile import pending
 from instrument.runs import folders, frames, tail
-from instrument.runs.hints import nearest, no_event_file
 from instrument.runs.html_view import HtmlView
 from instrument.runs.ordering import natural
 from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named
 from instrument.runs.run_data import RunData, RunLineage
 from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
+from instrument.suggestions import nearest
 from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
 from instrument.wording import quoted, quoted_list, ranges
 
@@ -398,7 +398,7 @@ def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:
         return _read_file(path, follow)
     files = folders.event_files(path)
     if not files:
-        raise NoSuchRun(no_event_file(path))
+        raise NoSuchRun(folders.no_event_file(path))
     return Run(path, *_sorted_out(files))
 
 

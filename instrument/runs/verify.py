@@ -18,7 +18,6 @@ from instrument.ringfile.pending import Pending
 from instrument.runs import folders
 from instrument.runs.columns import StoredColumn
 from instrument.runs.event_file import EventFile
-from instrument.runs.hints import no_event_file
 from instrument.values import Lineage
 
 
@@ -66,7 +65,7 @@ def files_at(path: str) -> tuple[list[str], list[str]]:
     tree = folders.find(path)
     files = [file for inside in tree.folders.values() for file in inside]
     if not files:
-        raise NoSuchRun(no_event_file(path))
+        raise NoSuchRun(folders.no_event_file(path))
     return files, tree.notes
 
 

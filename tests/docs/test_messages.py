@@ -41,7 +41,7 @@ WITHOUT_TEXT = {
     ("instrument/runs/event_file.py", "self._note(block, start, length, problem)"): _PASSES_ON,
     ("instrument/runs/event_file.py", "self._note(block, start, length, str(error))"): _PASSES_ON,
     ("instrument/runs/event_file.py", "self._note(block, int(group.starts[0])"): _PASSES_ON,
-    ("instrument/runs/verify.py", "Damage(known.path"): _PASSES_ON,
+    ("instrument/runs/verify.py", "Damage(file.path"): _PASSES_ON,
     ("instrument/runs/verify.py", "Damage(report.path"): _PASSES_ON,
     ("instrument/show/notebook.py", "raise ValueError(f'{len(words)} words')"): "printed with the usage of %instrument",
     ("instrument/trace/text.py", "Problem(self.file, what, amount)"): "its callers' texts are found",
