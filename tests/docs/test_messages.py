@@ -32,7 +32,7 @@ WITHOUT_TEXT = {
     ("instrument/show/runs.py", "tell(note)"): _PASSES_ON,
     ("instrument/show/runs.py", "tell(problem)"): _PASSES_ON,
     ("instrument/show/terminal.py", "print(paint("): _PASSES_ON,
-    ("instrument/show/health.py", "raise Failed(f'{directory}"): _PASSES_ON,
+    ("instrument/doctor/examine.py", "raise Failed(f'{directory}"): _PASSES_ON,
     ("instrument/collect/complaints.py", "self.say(('large'"): "its text is that of the error beside it",
     ("instrument/collect/complaints.py", "self.say('use'"): "its text is that of the error beside it",
     ("instrument/collect/sources.py", "raise Uncollectable(str(error))"): _PASSES_ON,
