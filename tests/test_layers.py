@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
     "suggestions": set(),
+    "atomic_write": set(),
     "wording": set(),
     "forks": set(),
     "paths": set(),
@@ -131,6 +132,7 @@ ALLOWED: dict[str, set[str]] = {
     "show": {
         "suggestions",
         "wording",
+        "atomic_write",
         "facts",
         "analyse",
         "runs",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from instrument.analyse.layout import number
-from instrument.facts.surface import Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
+from instrument.facts.surface import Drawing, Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
 from instrument.values import LossSurface
 from instrument.wording import listed
 
@@ -18,6 +18,7 @@ _OWN_FACTS = (
     "decomposition", "unit", "step_per_epoch", "points", "points_done", "not_finite", "complete", "number", "resumed",
     "singular_values",
 )  # fmt: skip
+_SCALE_WORDS = {"linear": "linear", "log": "logarithmic"}
 #: Elements of a list that are shown.
 _LISTED = 5
 #: One share for each axis; further ones are not shown.
@@ -78,6 +79,25 @@ def path_rows(surface: LossSurface) -> list[list[Any]]:
     rows: list[list[Any]] = [list(checkpoint) for checkpoint in checkpoints(surface)]
     known = [index for index in range(len(names)) if not all(_is_nan(row[index]) for row in rows)]
     return [[row[index] for index in known] for row in [list(names), *rows]] if rows else []
+
+
+def legend(drawing: Drawing) -> str:
+    """Return the caption of a picture: the meaning of its colours and marks."""
+    surface, scale = drawing.surface, drawing.scale
+    is_plane = not is_line(surface)
+    words = [f"{'Colours' if is_plane else 'Heights'} are {drawing.what} on a {_SCALE_WORDS[scale.name]} scale"]
+    if scale.is_clipped:
+        words[0] += f", on which the {scale.clipped} of {surface.z.size} points above {scale.high:.6g} look the same"
+    if scale.suggests_log:
+        words.append("a logarithmic scale (--scale log) tells more of them apart")
+    if holes(surface).any():
+        count = int(holes(surface).sum())
+        words.append(f"{count} of {surface.z.size} points have no finite value and are left empty")
+    if surface.numbers.size and is_plane:
+        words.append("the line joins the checkpoints, projected on the plane, in the order of training")
+    if surface.convergence.size and is_plane:
+        words.append("the cross is the point of convergence")
+    return "; ".join(words) + "."
 
 
 def _is_nan(value: Any) -> bool:

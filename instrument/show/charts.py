@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.show import curve
-from instrument.show.svg import ticks
+from instrument.show import sparkline
+from instrument.show.landscape_svg import ticks
 from instrument.show.tables import escape, number
 from instrument.values import Histogram
 
@@ -48,7 +48,7 @@ class Line(NamedTuple):
     ) -> Line:
         """Make a line of steps and values that may be many."""
         step, value = points
-        chosen = curve.drawn(value, _INNER_WIDTH // 2)
+        chosen = sparkline.drawn(value, _INNER_WIDTH // 2)
         return cls(name, colour, dash, step[chosen], value[chosen], best)
 
 
@@ -136,7 +136,7 @@ def _line(line: Line, x: _Axis, y: _Axis) -> Iterator[str]:
     up = y.at(np.where(is_finite, line.value, y.low))
     style = f"c{line.colour % COLOURS} d{(line.colour // COLOURS + line.dash) % DASHES}"
     yield f'<g class="{style}"><title>{name}</title>'
-    for part in curve.unbroken(is_finite):
+    for part in sparkline.unbroken(is_finite):
         places = list(zip(across[part].tolist(), up[part].tolist(), strict=True))
         drawn = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
         yield f'<path class="line" d="M{drawn}{"h0" if len(places) == 1 else ""}"/>'

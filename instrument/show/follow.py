@@ -22,8 +22,8 @@ from instrument.runs.run import Run, find_runs, read_run
 from instrument.runs.tail import Ending, Point, Tail, decoded
 from instrument.show import output
 from instrument.show.live import LiveDisplay, on_terminal
+from instrument.show.opened_runs import tell
 from instrument.show.options import chosen_tags
-from instrument.show.runs import tell
 from instrument.show.tables import escape, name, number
 
 #: The exit status of a program that Ctrl+C ended.

@@ -12,7 +12,7 @@ from instrument.facts import describe
 from instrument.facts.describe import leaves, listing, losses_text, summary
 from instrument.runs.points import Points, Scalars, called, clock
 from instrument.runs.run import Run, Runs
-from instrument.show import curve
+from instrument.show import sparkline
 from instrument.show.tables import escape, name, number
 from instrument.values import Image
 
@@ -54,7 +54,7 @@ def _tag_rows(shown: Run, kind: str, tag: str) -> Iterable[list[Any]]:
     """One row for each writer of a tag."""
     for points in shown.points(kind, tag).by_writer().values():
         row = summary(points)
-        drawn = Markup(curve.svg(points.step, points.value)) if isinstance(points, Scalars) else ""
+        drawn = Markup(sparkline.svg(points.step, points.value)) if isinstance(points, Scalars) else ""
         numbers = [row.get(key, "") for key in ("last", "min", "max", "nan_count")]
         steps = f"{row['first_step']}..{row['last_step']}"
         yield [kind, tag, called(points.writers[0]), drawn, *numbers, row["points"], steps]
@@ -89,7 +89,7 @@ def points(shown: Points) -> str:
 
 
 def _curves(shown: Scalars) -> str:
-    return "".join(curve.svg(one.step, one.value, 480, 100) for one in shown.by_writer().values())
+    return "".join(sparkline.svg(one.step, one.value, 480, 100) for one in shown.by_writer().values())
 
 
 def _value(shown: Points, at: int) -> Any:

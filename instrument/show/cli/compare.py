@@ -12,7 +12,7 @@ from instrument.facts.compare import Side
 from instrument.facts.describe import Row
 from instrument.runs.points import called
 from instrument.show import options, output
-from instrument.show.runs import PATHS, Selection, tell_replaced
+from instrument.show.opened_runs import PATHS, Selection, tell_replaced
 from instrument.show.tables import Cell, Column, escape, name, number, prose, table
 
 _SORTABLE = ("run", "best", "best_step", "last", "last_step", "points")

@@ -12,9 +12,9 @@ from instrument.runs.run import Run
 from instrument.show import options, output
 from instrument.show.formats import FORMATS, export
 from instrument.show.formats.folder import Folder
+from instrument.show.opened_runs import PATHS, Selection, tell, tell_or_raise
 from instrument.show.output import print_written, written_row
 from instrument.show.progress import Progress
-from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,9 @@ import os
 
 from instrument.facts.describe import Row
 from instrument.show import output
-from instrument.show.importing import Imported, import_runs
+from instrument.show.opened_runs import tell, tell_losses
 from instrument.show.output import folders_of, print_written, written_row
-from instrument.show.runs import tell, tell_losses
+from instrument.show.tensorboard_import import Imported, import_runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

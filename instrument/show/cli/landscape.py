@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from instrument.atomic_write import replacing
 from instrument.errors import NoSuchRun
 from instrument.facts import landscapes
 from instrument.facts.surface import SCALES, Drawing, Scale, check
 from instrument.runs.run import Run
-from instrument.show import export, page, plot
+from instrument.show import landscape_files, landscape_page, landscape_picture
+from instrument.show.opened_runs import PATHS, Selection, tell, tell_or_raise
 from instrument.show.output import add_output_options, print_json, print_records
-from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
 from instrument.show.tables import escape, name, prose, table
 from instrument.values import LossSurface
 
 _EXPORTS: dict[str, Callable[[LossSurface], bytes]] = {
-    ".vtp": export.to_vtp,
-    ".csv": export.to_csv,
-    ".npz": export.to_npz,
+    ".vtp": landscape_files.to_vtp,
+    ".csv": landscape_files.to_csv,
+    ".npz": landscape_files.to_npz,
 }
 _PICTURES = (".png", ".svg", ".pdf")
 _PAGE = ".html"
@@ -61,7 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
             lacking.append(error)
             continue
         if arguments.output is not None:
-            _write(arguments, opened, *chosen[0])
+            content = _content(arguments, opened, chosen[0][1])
+            with replacing(arguments.output) as file:
+                file.write(content)
             texts.append(prose(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}", "  "))
         else:
             texts += [_heading(opened), *(_text(index, surface) for index, surface in chosen)]
@@ -145,22 +148,20 @@ def _listed(found: list[tuple[int, LossSurface]]) -> str:
     return ", ".join(f"{index} ({landscapes.title(surface)})" for index, surface in found)
 
 
-# ---------------------------------------------------------------- what is written
+# ---------------------------------------------------------------- files
 
 
-def _write(arguments: argparse.Namespace, opened: Run, index: int, surface: LossSurface) -> None:
+def _content(arguments: argparse.Namespace, opened: Run, surface: LossSurface) -> bytes:
+    """Return the content of the output file, whose name decides what it is."""
     suffix = _suffix(arguments.output)
     check(surface)
     if suffix in _EXPORTS:
-        export.write(arguments.output, _EXPORTS[suffix](surface))
-        return
+        return _EXPORTS[suffix](surface)
     drawing = _drawing(opened, surface, arguments)
     if suffix == _PAGE:
-        text = page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
-        content = text.encode(errors="backslashreplace")
-    else:
-        content = plot.picture(drawing, suffix[1:])
-    export.write(arguments.output, content)
+        page = landscape_page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
+        return page.encode(errors="backslashreplace")
+    return landscape_picture.picture(drawing, suffix[1:])
 
 
 def _drawing(opened: Run, surface: LossSurface, arguments: argparse.Namespace) -> Drawing:

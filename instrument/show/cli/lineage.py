@@ -10,7 +10,7 @@ from instrument.errors import NoSuchRun
 from instrument.facts import directions, query, tags
 from instrument.facts.describe import Row, leaves
 from instrument.show import options, output
-from instrument.show.runs import PATHS, Selection
+from instrument.show.opened_runs import PATHS, Selection
 from instrument.show.tables import WRAP, Cell, Column, name, number, table
 
 _OWN = ("run", "path")

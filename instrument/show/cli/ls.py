@@ -10,7 +10,7 @@ from instrument.runs.index import Index
 from instrument.runs.points import clock
 from instrument.runs.starts import RUNNING
 from instrument.show import output
-from instrument.show.runs import PATHS, Selection
+from instrument.show.opened_runs import PATHS, Selection
 from instrument.show.tables import WHOLE, Cell, Column, name, table
 from instrument.values import KINDS, LINEAGE_KINDS
 

@@ -17,9 +17,9 @@ from instrument.runs import folders, verify
 from instrument.runs.verify import Report
 from instrument.show import output
 from instrument.show.cli.verify import show, size
+from instrument.show.opened_runs import tell, tell_or_raise
 from instrument.show.output import folders_of
 from instrument.show.progress import Progress, in_bytes
-from instrument.show.runs import tell, tell_or_raise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 
+from instrument.atomic_write import replacing
 from instrument.facts.describe import Row
-from instrument.show import export, options, output, run_report
-from instrument.show.runs import PATHS, Selection, tell
+from instrument.show import options, output, report_page
+from instrument.show.opened_runs import PATHS, Selection, tell
 from instrument.show.tables import escape, prose
 
 _ENDINGS = (".html", ".htm")
@@ -29,11 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.wrong_call(f"--output is {escape(arguments.output)}; its name ends in .html")
     runs = Selection(arguments.runs)
     rows: list[Row] = [{"run": run_name, "path": found.path} for run_name, found in runs.pairs()]
-    made = run_report.report(
+    made = report_page.report(
         runs.quietly(), options.chosen_tags(arguments), options.chosen_directions(arguments), arguments.title
     )
     content = made.html.encode(errors="backslashreplace")
-    export.write(arguments.output, content)
+    with replacing(arguments.output) as file:
+        file.write(content)
     written: Row = {"file": arguments.output, "bytes": len(content), "charts": made.charts}
     left_out = [{"reason": reason} for reason in made.left_out]
     if arguments.json:

@@ -12,8 +12,8 @@ from instrument.errors import NoSuchRun
 from instrument.facts import describe, directions
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
-from instrument.show import curve, follow, options, output
-from instrument.show.runs import PATHS, Selection, tell, tell_replaced
+from instrument.show import follow, options, output, sparkline
+from instrument.show.opened_runs import PATHS, Selection, tell, tell_replaced
 from instrument.show.tables import Cell, escape, name, prose, table, width
 
 _COLUMNS = ("run", "path", "tag", "device", "host", "step", "wall_time", "value")
@@ -146,11 +146,11 @@ def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Itera
     """
     ordered = _sorted(arguments, (one.row() | {"shown": _shown(one, arguments.sort)} for one in series))
     shown = [row["shown"] for row in ordered]
-    by_tag: dict[Cell, list[curve.Reduced]] = {}
+    by_tag: dict[Cell, list[sparkline.Reduced]] = {}
     for one in shown:
         by_tag.setdefault(one.cells["tag"], []).append(one.curve)
-    scales = {tag: curve.common_scale(curves) for tag, curves in by_tag.items()}
-    marks = curve.marks(getattr(sys.stdout, "encoding", None))
+    scales = {tag: sparkline.common_scale(curves) for tag, curves in by_tag.items()}
+    marks = sparkline.marks(getattr(sys.stdout, "encoding", None))
     rows = [one.cells | {"curve": one.curve.text(marks, scales[one.cells["tag"]])} for one in shown]
     keys = [key for key in rows[0] if _tells(key, [row[key] for row in rows])]
     yield table([key.upper().replace("_", " ") for key in keys], [[row[key] for key in keys] for row in rows])
@@ -162,7 +162,7 @@ class _Shown:
     """What is printed of a series, without its points."""
 
     cells: dict[str, Cell]
-    curve: curve.Reduced
+    curve: sparkline.Reduced
     last_points: str
 
 
@@ -176,7 +176,7 @@ def _shown(series: _Series, sort: str | None) -> _Shown:
     cells["steps"] = f"{row['first_step']}..{row['last_step']}"
     if sort not in (*cells, *_IN_STEPS, None):
         cells |= {key: row[key] for key in (("best", "best_step") if str(sort).startswith("best") else (str(sort),))}
-    drawn = curve.reduced(series.points.value, _NARROW_CURVE if (width() or _WIDE) < _WIDE else curve.WIDTH)
+    drawn = sparkline.reduced(series.points.value, _NARROW_CURVE if (width() or _WIDE) < _WIDE else sparkline.WIDTH)
     return _Shown(cells, drawn, "" if series.last is None else _last_points(series))
 
 

@@ -13,7 +13,7 @@ from instrument.facts import describe
 from instrument.runs.points import called, clock
 from instrument.runs.run import Run
 from instrument.show import follow, options, output
-from instrument.show.runs import PATHS, Selection, tell_or_raise
+from instrument.show.opened_runs import PATHS, Selection, tell_or_raise
 from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
 from instrument.wording import ranges
 

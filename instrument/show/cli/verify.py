@@ -15,8 +15,8 @@ from instrument.facts.describe import damage_row
 from instrument.runs import verify
 from instrument.runs.verify import Report
 from instrument.show import output
+from instrument.show.opened_runs import tell, tell_or_raise
 from instrument.show.progress import Progress, in_bytes
-from instrument.show.runs import tell, tell_or_raise
 from instrument.show.tables import escape, name, prose, table
 
 

@@ -1,24 +1,23 @@
-"""The folder that an export goes into: file names that are safe for any tag, and files that are whole or absent."""
+"""Write the folder of an export: file names that are safe for any tag, and files that are whole or absent."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-import secrets
-from collections.abc import Iterator
 from typing import IO, Any
 
+from instrument.atomic_write import replacing
 from instrument.errors import InstrumentError
 
 _LONGEST_BYTES = 150
-#: A folder whose name ends so was meant to be a file.
+#: A folder with such a name was meant to be a file.
 _FILES = (".csv", ".json", ".jsonl", ".parquet", ".npy", ".npz", ".png")
 _KEPT = "._-+=,() "
 
 
 def safe_name(tag: str) -> str:
-    """A file name for a tag, a different one for each: letters and digits of any script and `._-+=,() ` stay.
+    """Return a file name for a tag, a different one for each: letters and digits of any script and `._-+=,() ` stay.
 
     Everything else stands as %XX, which `urllib.parse.unquote` turns back. A long one is cut, and ends in `~` and a
     digest of the whole.
@@ -40,10 +39,10 @@ def _percent(char: str) -> str:
 
 
 class Folder:
-    """A folder that is new or empty; with `force` one whose files may be replaced. It is made with the first file.
+    """A folder that is new or empty, or whose files may be replaced (`force`). It is made with the first file.
 
     Raises:
-        InstrumentError: there is something already; the message says what to do.
+        InstrumentError: there is something at `path`; the message says what to do.
     """
 
     def __init__(self, path: str, force: bool = False) -> None:
@@ -64,23 +63,14 @@ class Folder:
         return os.path.join(self.path, *parts)
 
     def text(self, *parts: str) -> contextlib.AbstractContextManager[IO[str]]:
-        """A new text file in UTF-8; it has its name once all is in it."""
+        """Open a new text file in UTF-8; it gets its name once all is in it."""
         return self._file(parts, "x", encoding="utf-8", errors="backslashreplace", newline="")
 
     def binary(self, *parts: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """A new file for bytes; it has its name once all is in it."""
+        """Open a new binary file; it gets its name once all is in it."""
         return self._file(parts, "xb")
 
-    @contextlib.contextmanager
-    def _file(self, parts: tuple[str, ...], mode: str, **options: Any) -> Iterator[Any]:
+    def _file(self, parts: tuple[str, ...], mode: str, **options: Any) -> contextlib.AbstractContextManager[IO[Any]]:
         path = self.join(*parts)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
-        try:
-            with open(temporary, mode, **options) as file:
-                yield file
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise
+        return replacing(path, mode, **options)

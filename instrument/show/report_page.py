@@ -23,7 +23,7 @@ from instrument.facts import compare, describe, directions
 from instrument.facts.compare import Side
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
-from instrument.show import charts, page_tables
+from instrument.show import charts, report_tables
 from instrument.show.charts import Line
 from instrument.show.formats.pictures import png
 from instrument.show.tables import escape
@@ -198,18 +198,18 @@ class _Maker:
 
 def _sections(drawn: Sequence[Drawn], left_out: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the headings and the bodies of the sections that have something to say."""
-    yield "Overview", page_tables.overview([(one.facts, one.losses) for one in drawn])
-    yield "Health", page_tables.health([(one.name, one.broken, one.missing, one.facts) for one in drawn], left_out)
+    yield "Overview", report_tables.overview([(one.facts, one.losses) for one in drawn])
+    yield "Health", report_tables.health([(one.name, one.broken, one.missing, one.facts) for one in drawn], left_out)
     sides = [one.side for one in drawn]
-    best = page_tables.best(sides)
+    best = report_tables.best(sides)
     if best:
         yield "Best values", best
-    parameters = page_tables.hyper_parameters(sides)
+    parameters = report_tables.hyper_parameters(sides)
     if parameters:
         yield "Hyper-parameters", parameters
     tags = sorted({tag for one in drawn for tag in one.lines})
     if tags:
-        yield "Scalars", page_tables.legend([one.name for one in drawn]) + "".join(_charts(drawn, tags))
+        yield "Scalars", report_tables.legend([one.name for one in drawn]) + "".join(_charts(drawn, tags))
     for kind, head in (("histogram", "Histograms"), ("image", "Pictures"), ("text", "Texts")):
         figures = [figure for one in drawn for figure in one.figures.get(kind, ())]
         figures.sort(key=lambda figure: figure[0])  # those of a tag side by side, run by run
@@ -244,7 +244,7 @@ def _folded(name: str, body: str, is_open: bool) -> str:
 
 def _figure(caption: str, words: str, body: str) -> str:
     small = f" <small>{_text(words)}</small>" if words else ""
-    return f"<figure><figcaption>{page_tables.short(caption)}{small}</figcaption>{body}</figure>"
+    return f"<figure><figcaption>{report_tables.short(caption)}{small}</figcaption>{body}</figure>"
 
 
 def _anchor(head: str) -> str:
