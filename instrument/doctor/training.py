@@ -63,7 +63,7 @@ def _mindspore() -> Finding:
     detail = f"{version} on {framework.device_target()}, imported in {seconds:.1f} s"
     first, last = SUPPORTED_MINDSPORE
     if not first <= tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) <= last:
-        tested = " to ".join(".".join(map(str, one)) for one in SUPPORTED_MINDSPORE)
+        tested = " to ".join(".".join(map(str, release)) for release in SUPPORTED_MINDSPORE)
         return Finding("MindSpore", NOTE, detail, f"Tested are {tested}; another may work.", seconds)
     return Finding("MindSpore", WORKS, detail, "", seconds)
 

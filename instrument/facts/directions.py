@@ -67,15 +67,15 @@ def best_first(row: dict[str, Any]) -> float:
 
 def sorted_rows(rows: Iterable[dict[str, Any]], column: str, descending: bool) -> list[dict[str, Any]]:
     """Return rows in the order of a column, those without a value last; "best" goes tag by tag, best first."""
-    known, unknown = list[dict[str, Any]](), list[dict[str, Any]]()
+    with_value, without = list[dict[str, Any]](), list[dict[str, Any]]()
     for row in rows:
         value = row.get(column)
-        (unknown if value is None or value != value else known).append(row)
+        (without if value is None or value != value else with_value).append(row)
     key: Callable[[dict[str, Any]], Any] = best_first if column == "best" else lambda row: _order(row[column])
-    known.sort(key=key, reverse=descending)
+    with_value.sort(key=key, reverse=descending)
     if column == "best":  # values of one tag alone can be compared
-        known.sort(key=lambda row: str(row["tag"]))
-    return known + unknown
+        with_value.sort(key=lambda row: str(row["tag"]))
+    return with_value + without
 
 
 def _order(value: Any) -> Any:

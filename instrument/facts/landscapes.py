@@ -77,8 +77,8 @@ def path_rows(surface: LossSurface) -> list[list[Any]]:
     """Return a row of names and a row for each checkpoint, without the columns that have no value."""
     names = (str(surface.metadata.get("unit") or "number"), "x", "y", "loss on the plane", "true loss", "unexplained")
     rows: list[list[Any]] = [list(checkpoint) for checkpoint in checkpoints(surface)]
-    known = [index for index in range(len(names)) if not all(_is_nan(row[index]) for row in rows)]
-    return [[row[index] for index in known] for row in [list(names), *rows]] if rows else []
+    kept = [index for index in range(len(names)) if not all(_is_nan(row[index]) for row in rows)]
+    return [[row[index] for index in kept] for row in [list(names), *rows]] if rows else []
 
 
 def legend(drawing: Drawing) -> str:

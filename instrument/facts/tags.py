@@ -40,10 +40,10 @@ class TagFilter:
 
     def no_match(self, run: Run, tags: Iterable[str]) -> str:
         """Return the message that none of a run's tags matches, with the first few of them."""
-        known = sorted(set(tags))
+        names = sorted(set(tags))
         if len(self.include) == 1 and not self.exclude and not _GLOB.intersection(self.include[0]):
-            return f"run {run.name!r} has no tag {quoted(self.include[0])}; {nearest(self.include[0], known)}"
-        shown = listed(list(map(quoted, known)), _NAMED_AT_MOST) or "none at all"
+            return f"run {run.name!r} has no tag {quoted(self.include[0])}; {nearest(self.include[0], names)}"
+        shown = listed(list(map(quoted, names)), _NAMED_AT_MOST) or "none at all"
         wanted = " or ".join(map(quoted, self.include)) or "all"
         without = f" without {' and '.join(map(quoted, self.exclude))}" if self.exclude else ""
         return f"run {run.name!r} has no tag that matches {wanted}{without}; it has {shown}"

@@ -1,4 +1,4 @@
-"""Charts of a report as SVG, which need neither a script nor a network: curves of several runs, and histograms by step.
+"""Draw the charts of a report as SVG, which needs no script: curves of several runs, and histograms by step.
 
 A curve is thinned before it is drawn, and keeps the least and the greatest of its values. Colours are classes of the
 page, so that they follow its theme.
@@ -53,7 +53,7 @@ class Line(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """From values to lengths along one side of a chart, `start` for `low` and `end` for `high`."""
+    """Maps values to lengths along one side of a chart, `start` for `low` and `end` for `high`."""
 
     low: float
     high: float
@@ -117,7 +117,7 @@ def _frame(x: _Axis, y: _Axis) -> Iterator[str]:
         (at,) = y.at(np.array([value])).tolist()
         yield f'<path class="grid" d="M{_LEFT} {at:.1f}H{right}"/>'
         yield f'<text x="{_LEFT - 6}" y="{at + 3.5:.1f}" text-anchor="end">{_label(value)}</text>'
-    for value in (one for one in x.ticks() if one == int(one)):
+    for value in (tick for tick in x.ticks() if tick == int(tick)):
         (at,) = x.at(np.array([value])).tolist()
         anchor = "end" if at > right - 14 else "middle"
         yield f'<text x="{at:.1f}" y="{bottom + 16}" text-anchor="{anchor}">{_label(value)}</text>'

@@ -1,4 +1,4 @@
-"""`--follow`: what a verb shows of runs, kept up to date until the runs end.
+"""`--follow`: keep what a verb shows of runs up to date until they end.
 
 On a terminal the same text is drawn anew in place. In a pipe, and with `--json` or `--csv`, each point becomes a line
 as it comes, the ones that are there first. A directory may come into being later, and so may the runs in it.

@@ -156,14 +156,14 @@ def _ends(axis: Floats) -> tuple[float, float]:
 
 
 def _picture(surface: LossSurface, shares: Floats) -> str:
-    """One pixel a point, or more where points are not evenly apart, each as its nearest point; holes transparent."""
+    """Return the address of a picture: a pixel a point, or its nearest point if they are uneven; holes transparent."""
     nearest = shares[np.ix_(_nearest(surface.y)[::-1], _nearest(surface.x))]
     pixels = np.dstack([colours(nearest), np.where(np.isnan(nearest), 0, 255).astype(np.uint8)])
     return "data:image/png;base64," + base64.b64encode(_png(pixels)).decode()
 
 
 def _nearest(axis: Floats) -> NDArray[np.intp]:
-    """The point of each pixel along an axis."""
+    """Return the index of the point of each pixel along an axis."""
     apart = np.diff(axis)
     if len(axis) < 3 or np.ptp(apart) < 1e-3 * apart.max():
         return np.arange(len(axis))

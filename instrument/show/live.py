@@ -1,4 +1,4 @@
-"""A terminal that is drawn anew in place: on its alternate screen, so that what stood there before comes back.
+"""Draw a terminal anew in place: on its alternate screen, so that what stood there before comes back.
 
 Lines are not wrapped but cut by the terminal, and the size is asked for at each drawing: after a resize the next
 drawing fits, and `wait` ends early for it.

@@ -1,4 +1,4 @@
-"""The terminal at the end of a stream: how wide it is, and whether it shows styles."""
+"""Ask the terminal at the end of a stream for its width and its styles, and print notes on stderr."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def screen(stream: IO[Any] | None = None) -> Screen:
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:
-    """Return True if somebody looks at the stream."""
+    """Return True if the stream is a terminal."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # it is closed
@@ -85,6 +85,6 @@ def tell(note: str, style: str = "") -> None:
     """Print a sentence on stderr, in lines that fit where it is a terminal; `style` is that of the program's name."""
     if sys.stderr is not None:
         lines.clear(sys.stderr)
-        there = screen(sys.stderr)
-        text = prose(f"{_NAME} {escape(note)}", there, "  ")
-        print(paint(_NAME, style, there) + text.removeprefix(_NAME), file=sys.stderr)
+        target = screen(sys.stderr)
+        text = prose(f"{_NAME} {escape(note)}", target, "  ")
+        print(paint(_NAME, style, target) + text.removeprefix(_NAME), file=sys.stderr)

@@ -127,12 +127,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         words = message.partition("unrecognized arguments: ")[2].split()
         wrong = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
-        known = [option for option in self._option_string_actions if option.startswith("--")]
+        choices = [option for option in self._option_string_actions if option.startswith("--")]
         choice = re.search(r"argument (\S+): invalid choice: '(.*?)' \(", message)
         if choice:
-            wrong, known = choice[2], list(self._option_string_actions[choice[1].partition("/")[0]].choices or ())
+            wrong, choices = choice[2], list(self._option_string_actions[choice[1].partition("/")[0]].choices or ())
         self.print_usage(sys.stderr)
-        sentence = f"{self.prog}: error: {message}{did_you_mean(wrong, known) if wrong else ''}"
+        sentence = f"{self.prog}: error: {message}{did_you_mean(wrong, choices) if wrong else ''}"
         self.exit(2, prose(sentence, screen(sys.stderr), "  ") + "\n")
 
 
@@ -146,10 +146,10 @@ def _overview() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"instrument {__version__}")
-    there = screen()
-    width = None if there.width is None else there.width - 2
+    target = screen()
+    width = None if target.width is None else target.width - 2
     rows = table(["VERB", Column("", 0, WRAP)], list(_VERBS.items()), Screen(width)).splitlines()[1:]
-    last = prose("`instrument VERB --help` has the options of a verb, and examples.", there)
+    last = prose("`instrument VERB --help` has the options of a verb, and examples.", target)
     parser.epilog = "\n".join(["verbs:", *(f"  {row}" for row in rows), "", last])
     return parser
 

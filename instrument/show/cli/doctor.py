@@ -32,8 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(report.to_dict())
     elif arguments.csv:
-        known: dict[str, Mapping[str, str | None]] = {"system": report.system, "versions": report.versions}
-        tables = {sort: [{"name": key, "value": value} for key, value in rows.items()] for sort, rows in known.items()}
+        properties: dict[str, Mapping[str, str | None]] = {"system": report.system, "versions": report.versions}
+        tables = {
+            sort: [{"name": key, "value": value} for key, value in rows.items()] for sort, rows in properties.items()
+        }
         findings = [finding.to_dict() for finding in report.findings]
         output.print_tables({"report": [{"is_well": report.is_well}], **tables, "findings": findings})
     else:

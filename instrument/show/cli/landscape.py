@@ -1,4 +1,4 @@
-"""`instrument landscape RUN`: the loss landscapes of a run, in words, as a picture, or for other programs."""
+"""`instrument landscape RUN`: describe, draw or export the loss landscapes of a run."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _suffix(path: str) -> str:
 
 
 def _interval_numbers(text: str) -> tuple[list[int], bool] | None:
-    """The numbers, and whether they are all of them and not just the ends; None where it is neither."""
+    """Return the numbers, and True if they are all numbers and not only the ends; None for another text."""
     ends = re.fullmatch(r"(\d+)(?:\.\.|-)(\d+)", text)
     if ends:
         return [int(ends[1]), int(ends[2])], False
@@ -108,9 +108,9 @@ def _interval_numbers(text: str) -> tuple[list[int], bool] | None:
 
 
 def _chosen(opened: Run, arguments: argparse.Namespace) -> list[tuple[int, LossSurface]]:
-    """Landscapes and their indices: all of them, or the one that is meant."""
-    found = [*enumerate(opened.landscapes)]
-    if not found:
+    """Return the indices and landscapes that the options choose."""
+    numbered = [*enumerate(opened.landscapes)]
+    if not numbered:
         unreadable = [damage.reason for damage in opened.damage if damage.reason.startswith("landscape")]
         raise NoSuchRun(
             f"run {opened.name!r} has no landscape"
@@ -119,24 +119,29 @@ def _chosen(opened: Run, arguments: argparse.Namespace) -> list[tuple[int, LossS
             "collect_landscape kept"
         )
     if arguments.index is not None:
-        if not -len(found) <= arguments.index < len(found):
-            raise NoSuchRun(f"run {opened.name!r} has no landscape {arguments.index}; it has {_listed(found)}")
-        return [found[arguments.index]]
+        if not -len(numbered) <= arguments.index < len(numbered):
+            raise NoSuchRun(f"run {opened.name!r} has no landscape {arguments.index}; it has {_listed(numbered)}")
+        return [numbered[arguments.index]]
     if arguments.interval is not None:
-        return [_of_interval(opened, found, arguments.interval)]
-    if arguments.output is not None and len(found) > 1:
-        tell(f"this is the first of {len(found)} landscapes; --index or --interval chooses another of {_listed(found)}")
-    return found
+        return [_of_interval(opened, numbered, arguments.interval)]
+    if arguments.output is not None and len(numbered) > 1:
+        tell(
+            f"this is the first of {len(numbered)} landscapes; --index or --interval chooses another of "
+            f"{_listed(numbered)}"
+        )
+    return numbered
 
 
-def _of_interval(opened: Run, found: list[tuple[int, LossSurface]], text: str) -> tuple[int, LossSurface]:
+def _of_interval(opened: Run, numbered: list[tuple[int, LossSurface]], text: str) -> tuple[int, LossSurface]:
     numbers, are_all = _interval_numbers(text) or ([], True)
-    fitting = [one for one in found if one[1].numbers.size and _numbers(one[1], are_all) == numbers]
+    fitting = [
+        candidate for candidate in numbered if candidate[1].numbers.size and _numbers(candidate[1], are_all) == numbers
+    ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise NoSuchRun(f"run {opened.name!r} has several landscapes of {text}: {_listed(fitting)}; choose by --index")
-    raise NoSuchRun(f"run {opened.name!r} has no landscape of {text}; it has {_listed(found)}")
+    raise NoSuchRun(f"run {opened.name!r} has no landscape of {text}; it has {_listed(numbered)}")
 
 
 def _numbers(surface: LossSurface, are_all: bool) -> list[int]:
@@ -144,8 +149,8 @@ def _numbers(surface: LossSurface, are_all: bool) -> list[int]:
     return numbers if are_all else [numbers[0], numbers[-1]]
 
 
-def _listed(found: list[tuple[int, LossSurface]]) -> str:
-    return ", ".join(f"{index} ({landscapes.title(surface)})" for index, surface in found)
+def _listed(numbered: list[tuple[int, LossSurface]]) -> str:
+    return ", ".join(f"{index} ({landscapes.title(surface)})" for index, surface in numbered)
 
 
 # ---------------------------------------------------------------- files
@@ -174,10 +179,10 @@ def _drawing(opened: Run, surface: LossSurface, arguments: argparse.Namespace) -
 
 
 def _of_metric(surface: LossSurface, metric: str) -> LossSurface:
-    """The surface with a metric in the place of the loss; that of the path is not known."""
+    """Return the surface with a metric in the place of the loss; the metric of the path is not known."""
     if metric not in surface.metrics:
-        known = ", ".join(surface.metrics) or "none"
-        raise NoSuchRun(f"landscape {surface.tag!r} has no metric {metric!r}; it has {known}")
+        names = ", ".join(surface.metrics) or "none"
+        raise NoSuchRun(f"landscape {surface.tag!r} has no metric {metric!r}; it has {names}")
     nothing = np.full(surface.numbers.size, np.nan)
     return replace(surface, z=surface.metrics[metric], path_loss=nothing, true_loss=nothing, convergence=np.empty(0))
 

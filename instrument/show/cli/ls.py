@@ -1,4 +1,4 @@
-"""`instrument ls DIR...`: the runs at or below directories, one a line."""
+"""`instrument ls DIR...`: list the runs at or below directories, one a line."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _facts(runs: Selection) -> Iterator[tuple[str, describe.Row]]:
-    """What is missing of each run, in words, and all else."""
+    """Yield the losses in words and the listing of each run, from the index if it is up to date."""
     index = Index(runs.paths, "ls")
     for run_name, run in runs.quietly():
         kept = index.facts(run)

@@ -1,4 +1,4 @@
-"""`instrument report RUN... -o run.html`: runs as one static page that opens without a network."""
+"""`instrument report RUN... -o run.html`: write runs into one static page that opens without a network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if os.path.splitext(arguments.output)[1].lower() not in _ENDINGS:
         arguments.wrong_call(f"--output is {escape(arguments.output)}; its name ends in .html")
     runs = Selection(arguments.runs)
-    rows: list[Row] = [{"run": run_name, "path": found.path} for run_name, found in runs.pairs()]
+    rows: list[Row] = [{"run": run_name, "path": opened.path} for run_name, opened in runs.pairs()]
     made = report_page.report(
         runs.quietly(), options.chosen_tags(arguments), options.chosen_directions(arguments), arguments.title
     )

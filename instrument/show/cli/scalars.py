@@ -1,4 +1,4 @@
-"""`instrument scalars RUN...`: the numbers of runs, a row with a curve for each series, or every point."""
+"""`instrument scalars RUN...`: print the numbers of runs, a row with a curve for each series, or every point."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class _Series:
-    """The numbers that one writer recorded under one tag; of its columns the last entries where so many were asked."""
+    """The numbers that one writer recorded under one tag; `columns` has the `last` of them, if that is a number."""
 
     name: str
     run: Run
@@ -77,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     chained = _chain(first, series)
     if arguments.csv and arguments.sort is None:
-        output.print_csv(_COLUMNS, (row for one in chained for row in _points(one)))
+        output.print_csv(_COLUMNS, (row for entry in chained for row in _points(entry)))
     elif arguments.csv:
-        rows = _sorted(arguments, (one.row() | {"points_of": list(_points(one))} for one in chained))
+        rows = _sorted(arguments, (entry.row() | {"points_of": list(_points(entry))} for entry in chained))
         output.print_csv(_COLUMNS, (point for row in rows for point in row["points_of"]))
     elif arguments.json:
-        output.print_json(_sorted(arguments, (one.row() | {"values": one.columns()} for one in chained)))
+        output.print_json(_sorted(arguments, (entry.row() | {"values": entry.columns()} for entry in chained)))
     else:
         print("\n\n".join(_texts_of(arguments, chained)))
     return runs.status
@@ -96,15 +96,15 @@ def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
 def _series(arguments: argparse.Namespace, runs: Selection) -> Iterator[_Series]:
     """Iterate over the series of all runs; runs without one are told on stderr."""
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
-    for run_name, found in runs:
-        known = found.tags().get("scalar", [])
-        chosen = wanted(known)
-        if not known:
-            tell(f"{found.path}: no scalars")
+    for run_name, opened in runs:
+        names = opened.tags().get("scalar", [])
+        chosen = wanted(names)
+        if not names:
+            tell(f"{opened.path}: no scalars")
         elif not chosen:
-            tell(str(NoSuchRun(wanted.no_match(found, known))))
-        yield from _series_of(arguments, run_name, found, chosen, direction)
-        tell_replaced(found, chosen)
+            tell(str(NoSuchRun(wanted.no_match(opened, names))))
+        yield from _series_of(arguments, run_name, opened, chosen, direction)
+        tell_replaced(opened, chosen)
 
 
 def _series_of(
@@ -128,7 +128,7 @@ def _sorted(arguments: argparse.Namespace, rows: Iterator[describe.Row]) -> list
 
 
 def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterator[str]:
-    """What is printed of runs that are followed, as they are now."""
+    """Yield the texts of runs that are followed, as they are now."""
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     series = [
         one
@@ -140,7 +140,7 @@ def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterat
 
 
 def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Iterator[str]:
-    """One table, without the columns that say nothing: the only run, the only writer, no NaN; then points.
+    """Yield one table without columns that say nothing (the only run, the only writer, no NaN), then points.
 
     The curves of a tag have one scale, so that those of several runs can be compared.
     """
@@ -159,7 +159,7 @@ def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Itera
 
 @dataclass
 class _Shown:
-    """What is printed of a series, without its points."""
+    """The printed row of a series, and its last points as a table."""
 
     cells: dict[str, Cell]
     curve: sparkline.Reduced

@@ -45,7 +45,7 @@ def export(job: Job) -> Iterator[Written]:
 
 
 def file_names(points: Points, ending: str) -> Iterator[str]:
-    """A name for each point: its step, and from the second of a step on a number behind it."""
+    """Yield a file name for each point: its step, and from the second of a step on a number behind it."""
     previous, number = None, 1
     for step in points.step.tolist():
         number = number + 1 if step == previous else 1
@@ -58,9 +58,9 @@ def _scalars(points: Scalars) -> NDArray[Any]:
 
 
 def _values(job: Job, points: Points) -> NDArray[Any]:
-    """The table of the points, whose arrays are written on the way."""
+    """Write the array of each point; return the table of the points."""
     kind, folder = points.kind, safe_name(points.tag)
-    own = {name: _DTYPES[what] for name, what in rows.COLUMNS[kind].items() if what in _DTYPES}
+    own = {name: _DTYPES[form] for name, form in rows.COLUMNS[kind].items() if form in _DTYPES}
     cells: dict[str, list[Any]] = {name: [] for name in own}
     files = []
     for index, name in enumerate(file_names(points, ".npy")):
@@ -76,8 +76,8 @@ def _values(job: Job, points: Points) -> NDArray[Any]:
         files.append(name)
         for column, dtype in own.items():
             cells[column].append(getattr(value, column, np.nan if dtype == "<f8" else -1))
-    found = {name: np.array(values, own[name]) for name, values in cells.items()}
-    return _table({**rows.common(points, slice(None)), **found, "file": files})
+    arrays = {name: np.array(values, own[name]) for name, values in cells.items()}
+    return _table({**rows.common(points, slice(None)), **arrays, "file": files})
 
 
 def _table(columns: dict[str, Any]) -> NDArray[Any]:

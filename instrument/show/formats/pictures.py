@@ -27,7 +27,7 @@ def export(job: Job) -> Iterator[Written]:
 
 
 def _write(job: Job, tag: str) -> int:
-    """Write the pictures of a tag; how many there were."""
+    """Write the pictures of a tag; return their number."""
     job.on_tag(tag)
     points = job.run.images(tag, job.superseded)
     count = 0
