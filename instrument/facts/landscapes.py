@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from instrument.analyse.layout import number
+from instrument.facts.describe import Row
 from instrument.facts.surface import Drawing, Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
 from instrument.values import LossSurface
 from instrument.wording import listed
@@ -25,7 +26,7 @@ _LISTED = 5
 _SHARES_SHOWN = 2
 
 
-def to_row(surface: LossSurface) -> dict[str, Any]:
+def to_row(surface: LossSurface) -> Row:
     """Return all but the grid itself."""
     low, high = lowest(surface), highest(surface)
     return {
@@ -100,7 +101,7 @@ def legend(drawing: Drawing) -> str:
     return "; ".join(words) + "."
 
 
-def _is_nan(value: Any) -> bool:
+def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
@@ -157,7 +158,7 @@ def _outside(surface: LossSurface) -> str:
     )
 
 
-def _extent(values: Floats) -> dict[str, Any]:
+def _extent(values: Floats) -> Row:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
     return {"lowest": low, "highest": high, "holes": _hole_counts(values)}
@@ -168,7 +169,7 @@ def _range(values: Floats) -> str:
     return f"{number(extent['lowest'])} to {number(extent['highest'])}"
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     """Return the value as a text, an empty one for None and {}."""
     if isinstance(value, float):
         return number(value)

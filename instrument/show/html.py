@@ -13,7 +13,7 @@ from instrument.facts.describe import leaves, listing, losses_text, summary
 from instrument.runs.points import Points, Scalars, called, clock
 from instrument.runs.run import Run, Runs
 from instrument.show import sparkline
-from instrument.show.tables import escape, name, number
+from instrument.show.tables import Cell, escape, name, number
 from instrument.values import Image
 
 _ROWS = 100
@@ -50,7 +50,7 @@ def run(shown: Run) -> str:
     return "".join(parts)
 
 
-def _tag_rows(shown: Run, kind: str, tag: str) -> Iterable[list[Any]]:
+def _tag_rows(shown: Run, kind: str, tag: str) -> Iterable[list[Cell]]:
     """Yield a row for each writer of a tag."""
     for points in shown.points(kind, tag).by_writer().values():
         row = summary(points)
@@ -68,7 +68,7 @@ def runs(shown: Runs) -> str:
     return "".join([*parts, *map(_note, shown.notes)])
 
 
-def _run_row(entry: Run) -> list[Any]:
+def _run_row(entry: Run) -> list[Cell]:
     row = listing(entry, entry.path)
     tags = ", ".join(f"{count} {kind}" for kind, count in row["tags"].items())
     if row["first_step"] is None:
@@ -98,7 +98,7 @@ def _curves(shown: Scalars) -> str:
     return "".join(sparkline.svg(series.step, series.value, 480, 100) for series in shown.by_writer().values())
 
 
-def _value(shown: Points, at: int) -> Any:
+def _value(shown: Points, at: int) -> Cell:
     """Return a value for a cell: numbers in digits, a picture as itself, all else in words."""
     if isinstance(shown, Scalars):
         return float(shown.value[at])
@@ -118,7 +118,7 @@ def lineage(shown: Mapping[str, Any]) -> str:
     return _table("lineage", ("name", "value"), rows)
 
 
-def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """Return a table without columns that are empty, or the same writer, in all rows."""
     kept = [at for at, head in enumerate(heads) if not rows or _tells(head, [row[at] for row in rows])]
     head = "".join(f"<th>{_text(heads[at])}</th>" for at in kept)
@@ -126,11 +126,11 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) ->
     return f"<table><caption>{_text(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _tells(head: str, cells: list[Any]) -> bool:
+def _tells(head: str, cells: list[Cell]) -> bool:
     return len(set(cells)) > 1 if head == "writer" else any(cells) if head == "NaN" else any(c != "" for c in cells)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Cell) -> str:
     if isinstance(value, Markup):
         return f"<td>{value}</td>"
     if isinstance(value, str):

@@ -18,9 +18,8 @@ from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import frame, names
 from instrument.runs.event_file import EventFile
 from instrument.runs.run import Run, find_runs, read_run
-from instrument.show.formats.folder import Folder
 from instrument.show.formats.interleave import Column, events
-from instrument.show.formats.job import Written
+from instrument.show.formats.job import Folder, Written
 from instrument.values import Event, Item
 
 #: MindInsight shows no histogram with more.

@@ -1,8 +1,14 @@
-"""The command line: `instrument VERB ...`, one module a verb.
+"""Run the command line: `instrument VERB ...`, one module a verb.
 
-A module has `configure(parser)`, which adds its arguments, and `run(arguments)`, which prints and returns the exit
-status. Only the module of the verb in use is imported. A verb reports a wrong call by `arguments.wrong_call(message)`,
-which prints its usage and ends it.
+The problem: fourteen verbs share options, ways to print and ways to fail, and `instrument --help` must answer at once.
+
+The strategy: a module of a verb has `configure(parser)`, which adds its arguments, and `run(arguments)`, which prints
+and returns the exit status. Only the module of the verb in use is imported. A verb that cannot go on raises
+`InstrumentError` or `OSError`; `main` alone turns errors into a sentence and a status. A verb reports a wrong call by
+`arguments.wrong_call(message)`, which prints its usage and ends it.
+
+Rejected: subparsers of argparse, which build the parsers of all verbs, and so import all modules, for each call; and
+click, which would be a dependency of the base install.
 
 Exit statuses: 0 for success; 1 where nothing was found, or something is damaged or cannot be read or written, with one
 sentence on stderr; 2 for a wrong call, whatever the data; 130 after Ctrl+C, as shells have it.
@@ -26,6 +32,7 @@ from instrument import paths
 from instrument._version import __version__
 from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
+from instrument.show.cli.examples import EXAMPLES
 from instrument.show.terminal import screen, tell
 from instrument.suggestions import did_you_mean
 
@@ -163,7 +170,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     )
     parser.set_defaults(wrong_call=parser.error)
     import_module(f"instrument.show.cli.{f'{verb}_' if keyword.iskeyword(verb) else verb}").configure(parser)
-    examples = import_module("instrument.show.cli.examples").EXAMPLES.get(verb, ())
+    examples = EXAMPLES.get(verb, ())
     if examples:
         lines = [f"  # {meaning}\n  instrument {call}" for call, meaning in examples]
         parser.epilog = "\n\n".join([*([parser.epilog] if parser.epilog else []), "examples:", *lines])

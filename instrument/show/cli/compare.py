@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from instrument.errors import NoSuchRun
 from instrument.facts import compare, describe
@@ -12,7 +11,7 @@ from instrument.facts.compare import Side
 from instrument.facts.describe import Row
 from instrument.runs.points import called
 from instrument.show import options, output
-from instrument.show.opened_runs import PATHS, Selection, tell_replaced
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell_replaced
 from instrument.show.tables import Cell, Column, escape, name, number, prose, table
 
 _SORTABLE = ("run", "best", "best_step", "last", "last_step", "points")
@@ -30,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     sides, names = list[Side](), list[str]()
     for run_name, opened in runs:
@@ -83,5 +82,5 @@ def _cells(row: Row, has_writers: bool, has_gaps: bool) -> Iterator[Cell]:
         yield describe.nonfinite_text(row)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return number(value) if value is None or isinstance(value, float) else name(str(value))

@@ -11,8 +11,8 @@ from instrument.facts.describe import Row
 from instrument.runs.run import Run
 from instrument.show import options, output
 from instrument.show.formats import FORMATS, export
-from instrument.show.formats.folder import Folder
-from instrument.show.opened_runs import PATHS, Selection, tell, tell_or_raise
+from instrument.show.formats.job import Folder
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_or_raise
 from instrument.show.output import print_written, written_row
 from instrument.show.progress import Progress
 
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     is_one = len(runs) == 1
     Folder(arguments.out, arguments.force)  # a folder that is not empty is refused before anything is written
     written, left_out, lacking = list[Row](), list[Row](), list[Row]()

@@ -15,10 +15,11 @@ import numpy as np
 from instrument.atomic_write import replacing
 from instrument.errors import NoSuchRun
 from instrument.facts import landscapes
+from instrument.facts.describe import Row
 from instrument.facts.surface import SCALES, Drawing, Scale, check
 from instrument.runs.run import Run
 from instrument.show import landscape_files, landscape_page, landscape_picture
-from instrument.show.opened_runs import PATHS, Selection, tell, tell_or_raise
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_or_raise
 from instrument.show.output import add_output_options, print_json, print_records
 from instrument.show.tables import escape, name, prose, table
 from instrument.values import LossSurface
@@ -51,10 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     wrong = _wrong(arguments)
     if wrong:
         arguments.wrong_call(wrong)
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     if arguments.output is not None and len(runs) > 1:
         arguments.wrong_call(f"--output is of one run, and there are {len(runs)}; give the directory of one")
-    texts, rows, lacking = list[str](), list[dict[str, Any]](), list[NoSuchRun]()
+    texts, rows, lacking = list[str](), list[Row](), list[NoSuchRun]()
     for run_name, opened in runs.quietly():
         try:
             chosen = _chosen(opened, arguments)

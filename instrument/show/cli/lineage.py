@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from instrument.errors import NoSuchRun
 from instrument.facts import directions, query, tags
 from instrument.facts.describe import Row, leaves
 from instrument.show import options, output
-from instrument.show.opened_runs import PATHS, Selection
+from instrument.show.opened_runs import PATHS, OpenedRuns
 from instrument.show.tables import WRAP, Cell, Column, name, number, table
 
 _OWN = ("run", "path")
@@ -36,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.descending and arguments.sort is None:
         arguments.wrong_call("--descending is for --sort; give it too")
-    runs = Selection(arguments.paths)
+    runs = OpenedRuns(arguments.paths)
     rows = list(_rows(arguments, runs))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     try:
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     return runs.status
 
 
-def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
+def _rows(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[Row]:
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     if not arguments.tag:
         wanted = tags.TagFilter(_METRICS, wanted.exclude)
@@ -125,11 +124,12 @@ def _short(column: str, columns: list[str]) -> str:
     return name(next(end for end in ends if query.resolve(end, columns) == column))
 
 
-def _cell(value: Any) -> Cell:
+def _cell(value: object) -> Cell:
     """Return a number as it is, so that its column stands to the right, and all else as a text."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if value is None or is_number else name(str(value))
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    return name(str(value))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return number(value) if isinstance(value, float) else name(str(value))

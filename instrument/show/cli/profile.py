@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from instrument.analyse import advice, chrome_trace, pipeline, report, save
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
+from instrument.facts.describe import Row
 from instrument.show import output
 from instrument.show.tables import escape, prose
 from instrument.show.terminal import screen, tell
@@ -130,7 +131,7 @@ def _json(
     sections: list[_Section],
     path: str | None,
     written: chrome_trace.Written | None,
-) -> dict[str, Any]:
+) -> Row:
     result = _window(opened)
     if base is not None:
         result["base"] = _window(base)
@@ -142,7 +143,7 @@ def _json(
     return result
 
 
-def _window(opened: Profile) -> dict[str, Any]:
+def _window(opened: Profile) -> Row:
     """Return which window of which device a profile is of."""
     run = os.path.basename(os.path.abspath(opened.path))
     where = {"run": run, "path": opened.path, "window": opened.number}

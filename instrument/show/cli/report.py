@@ -8,7 +8,7 @@ import os
 from instrument.atomic_write import replacing
 from instrument.facts.describe import Row
 from instrument.show import options, output, report_page
-from instrument.show.opened_runs import PATHS, Selection, tell
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell
 from instrument.show.tables import escape, prose
 
 _ENDINGS = (".html", ".htm")
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if os.path.splitext(arguments.output)[1].lower() not in _ENDINGS:
         arguments.wrong_call(f"--output is {escape(arguments.output)}; its name ends in .html")
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     rows: list[Row] = [{"run": run_name, "path": opened.path} for run_name, opened in runs.pairs()]
     made = report_page.report(
         runs.quietly(), options.chosen_tags(arguments), options.chosen_directions(arguments), arguments.title

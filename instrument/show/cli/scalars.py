@@ -13,7 +13,7 @@ from instrument.facts import describe, directions
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
 from instrument.show import follow, options, output, sparkline
-from instrument.show.opened_runs import PATHS, Selection, tell, tell_replaced
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_replaced
 from instrument.show.tables import Cell, escape, name, prose, table, width
 
 _COLUMNS = ("run", "path", "tag", "device", "host", "step", "wall_time", "value")
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.wrong_call("--descending is for --sort; give it too")
     if arguments.follow:
         return follow.follow(arguments, "scalar", _COLUMNS, lambda runs: "\n\n".join(_texts(arguments, runs)))
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     series = _series(arguments, runs)
     first = next(series, None)
     if first is None:
@@ -93,7 +93,7 @@ def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
     yield from others
 
 
-def _series(arguments: argparse.Namespace, runs: Selection) -> Iterator[_Series]:
+def _series(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[_Series]:
     """Iterate over the series of all runs; runs without one are told on stderr."""
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     for run_name, opened in runs:
@@ -115,7 +115,7 @@ def _series_of(
             yield _Series(run_name, run, points, direction(tag), arguments.last)
 
 
-def _points(series: _Series) -> Iterator[tuple[Any, ...]]:
+def _points(series: _Series) -> Iterator[tuple[object, ...]]:
     head = (series.name, series.run.path, series.points.tag, *series.points.writers[0])
     return ((*head, *point) for point in zip(*series.columns().values(), strict=True))
 

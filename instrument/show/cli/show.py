@@ -13,7 +13,7 @@ from instrument.facts import describe
 from instrument.runs.points import called, clock
 from instrument.runs.run import Run
 from instrument.show import follow, options, output
-from instrument.show.opened_runs import PATHS, Selection, tell_or_raise
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell_or_raise
 from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
 from instrument.wording import ranges
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.wrong_call("--superseded is for the points of tags; give --tag too")
     if arguments.follow:
         return follow.follow(arguments, "", (*_POINT, *describe.VALUE_FIELDS), lambda runs: _now(arguments, runs))
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     reports, lacking = [], []
     for run_name, opened in runs.quietly():  # the reports have what is missing
         try:
@@ -186,5 +186,5 @@ def _cell(value: Any) -> Cell:
     return name(value) if isinstance(value, str) else value
 
 
-def _leaf(value: Any) -> str:
+def _leaf(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)

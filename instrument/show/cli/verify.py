@@ -8,16 +8,15 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable
-from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.facts.describe import damage_row
+from instrument.facts.describe import Row, damage_row
 from instrument.runs import verify
 from instrument.runs.verify import Report
 from instrument.show import output
 from instrument.show.opened_runs import tell, tell_or_raise
 from instrument.show.progress import Progress, in_bytes
-from instrument.show.tables import escape, name, prose, table
+from instrument.show.tables import Cell, escape, name, prose, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +115,7 @@ def _columns(counted: str) -> tuple[str, ...]:
     return "file", "bytes", "frames", counted, "damaged_places", "damaged_bytes", "unfinished_ends"
 
 
-def _row(report: Report, counted: str) -> dict[str, Any]:
+def _row(report: Report, counted: str) -> Row:
     torn = sum(damage.torn for damage in report.damage)
     return {
         "file": report.path,
@@ -129,5 +128,5 @@ def _row(report: Report, counted: str) -> dict[str, Any]:
     }
 
 
-def _cells(row: dict[str, Any]) -> list[Any]:
+def _cells(row: Row) -> list[Cell]:
     return [name(value) if isinstance(value, str) else value for key, value in row.items() if key != "written"]

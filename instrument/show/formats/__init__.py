@@ -16,8 +16,7 @@ from instrument.errors import NoSuchRun
 from instrument.facts.encoding import plain
 from instrument.facts.tags import ALL_TAGS, TagFilter
 from instrument.runs.run import Run
-from instrument.show.formats.folder import Folder
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Folder, Job, Written
 
 
 class Format(NamedTuple):

@@ -18,8 +18,7 @@ from instrument.codec import image
 from instrument.errors import CorruptMessage
 from instrument.runs.points import Points, Scalars
 from instrument.show.formats import rows
-from instrument.show.formats.folder import safe_name
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Job, Written, safe_name
 
 #: Whoever exports asks for all pictures, large ones too, one after the other.
 PICTURE_BYTES = 1 << 30

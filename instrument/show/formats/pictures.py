@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from instrument.codec import image
 from instrument.errors import CorruptMessage
 from instrument.show.formats.arrays import PICTURE_BYTES, file_names
-from instrument.show.formats.folder import safe_name
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Job, Written, safe_name
 from instrument.values import Image
 
 PNG = b"\x89PNG\r\n\x1a\n"

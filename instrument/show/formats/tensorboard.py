@@ -19,9 +19,8 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.runs.points import Points, Scalars
 from instrument.runs.starts import Writer
-from instrument.show.formats.folder import safe_name
 from instrument.show.formats.interleave import Column, events
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Job, Written, safe_name
 from instrument.values import Event, Graph, Item
 
 _KINDS = ("scalar", "histogram", "image", "tensor", "text")
