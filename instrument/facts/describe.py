@@ -264,7 +264,7 @@ _DESCRIBE: dict[type, Callable[[Any], Row]] = {
 
 
 def _extremes(array: NDArray[Any]) -> Row:
-    """Return the smallest and the largest element but NaN, None where there is none, and the number of NaN.
+    """Return the smallest and the largest element but NaN, None if there is none, and the number of NaN.
 
     Complex numbers have no order, and so no extremes.
     """

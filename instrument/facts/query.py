@@ -1,9 +1,9 @@
 """Query language over a table of runs: `learning_rate < 0.1 and accuracy > 0.9` as a predicate on rows.
 
 The problem: users want to filter runs by any column, names of columns come out of files, and an expression may come
-from an address that somebody else wrote.
+from an untrusted address.
 
-The strategy: the grammar is a part of Python's, so that nobody has to learn one: comparisons, `and`, `or`, `not`, `in`,
+The strategy: the grammar is a part of Python's, which users know: comparisons, `and`, `or`, `not`, `in`,
 the four operations, numbers, texts, lists and `has(NAME)`. Names are those of columns, or the end of one behind a dot;
 one that is no Python name stands between backticks. `ast` parses; each node has its rule in `Query`, or is refused. A
 value that a run lacks makes each comparison with it false, and so does one of another type.

@@ -3,9 +3,9 @@
 The problem: a grid of losses has holes (NaN, infinities), spans many powers of ten, and a few far outliers would leave
 one colour for all other points; and it is drawn by several means, in a browser and by matplotlib.
 
-The strategy: a `Drawing` holds what every picture shows. Its `Scale` maps losses to shares from 0 to 1, so that whoever
-draws maps shares to colours and heights and decides nothing else. Holes stay in the grid, take part in no minimum, no
-level and no face, and are never filled in from their neighbours.
+The strategy: a `Drawing` holds what every picture shows. Its `Scale` maps losses to shares from 0 to 1, so that a
+renderer maps shares to colours and heights and decides nothing else. Holes stay in the grid, take part in no minimum,
+no level and no face, and are never filled in from their neighbours.
 
 Rejected: clipping at a fixed percentile, which takes colours from landscapes without outliers. Here points are cut off
 only if they lie far above the bulk of the others, and the picture says how many.

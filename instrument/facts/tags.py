@@ -16,7 +16,7 @@ _GLOB = frozenset("*?[")
 
 @dataclass(frozen=True)
 class TagFilter:
-    """Tags that match one of `include`, where there is any, and none of `exclude`.
+    """Chooses the tags that match one of `include`, or any if that is empty, and none of `exclude`.
 
     A pattern matches a tag that is called so, and as a glob: `*` stands for any characters, `/` among them.
     """

@@ -21,7 +21,7 @@ from instrument.values import Histogram
 
 Floats = NDArray[np.float64]
 
-#: Colours of the page; as many runs are told apart by colour alone, further ones by dashes.
+#: Colours of the page distinguish that many runs, dashes the further ones.
 COLOURS, DASHES = 8, 4
 _WIDTH, _HEIGHT = 380, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 24
@@ -78,7 +78,7 @@ class _Axis(NamedTuple):
 
 
 def chart(lines: Sequence[Line], title: str) -> str:
-    """Return an `<svg>` element with all lines in one scale; red marks at the top stand where a value is not finite."""
+    """Return an `<svg>` element with all lines in one scale; red marks at the top are values that are not finite."""
     steps = np.concatenate([line.step for line in lines]).astype(np.float64)
     values = np.concatenate([line.value for line in lines])
     x = _axis(steps, _LEFT, _LEFT + _INNER_WIDTH)
@@ -88,7 +88,7 @@ def chart(lines: Sequence[Line], title: str) -> str:
 
 
 def is_log(lines: Sequence[Line]) -> bool:
-    """Return True where a chart of these lines has a logarithmic axis."""
+    """Return True if a chart of these lines has a logarithmic axis."""
     values = np.concatenate([line.value for line in lines])
     return _is_log(values[np.isfinite(values)])
 
@@ -129,7 +129,7 @@ def _label(value: float) -> str:
 
 
 def _line(line: Line, x: _Axis, y: _Axis) -> Iterator[str]:
-    """Yield the unbroken pieces of a line, its best value, and where it is not finite."""
+    """Yield the unbroken pieces of a line, its best value, and marks of values that are not finite."""
     name = escape_html(escape(line.name))
     is_finite = np.isfinite(line.value)
     across = x.at(line.step.astype(np.float64))
@@ -176,7 +176,7 @@ def ridges(histograms: Sequence[tuple[int, Histogram]], title: str, colour: int)
 
 
 def chosen(count: int) -> list[int]:
-    """Return the places of the histograms that are drawn of so many: the first, the last, and some between."""
+    """Return the places of the drawn ones of `count` histograms: the first, the last, and some between."""
     return sorted({round(place) for place in np.linspace(0, count - 1, min(count, _RIDGES)).tolist()}) if count else []
 
 

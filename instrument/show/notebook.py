@@ -37,4 +37,4 @@ def open_at(path: str) -> Run | Runs:
     if not os.path.isdir(path) or folders.event_files(path):
         return read_run(path)
     runs = find_runs(path)
-    return runs if runs else read_run(path)  # which says what there is instead
+    return runs if runs else read_run(path)  # raises with what is there instead

@@ -1,8 +1,12 @@
 """Write runs as one static page: overview, health, and every number, histogram and picture of them.
 
-Each run is read, drawn and let go before the next one, so that memory grows with what is drawn and not with what was
-recorded. Charts of a tag have all runs in one scale. There is no script, and a policy in the page keeps it from loading
-anything; every text out of a file goes in escaped.
+The problem: a page of many runs must open without a network and without a script, and runs are larger than memory.
+
+The strategy: each run is read, drawn and released before the next one, so that memory grows with what is drawn and not
+with what was recorded. Curves are thinned, but keep their extremes; charts of a tag have all runs in one scale. A
+policy in the page keeps it from loading anything, and every text out of a file is escaped.
+
+Rejected: a chart library in the page. It needs a script, which mail programs and review tools do not run.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from instrument.show.charts import Line
 from instrument.show.formats.pictures import png
 from instrument.show.tables import escape
 from instrument.values import Image
+from instrument.wording import listed
 
 #: First bytes of the pictures that every browser draws.
 _MEDIA = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
@@ -78,7 +83,7 @@ def report(
     """Draw runs, given with their names, as one page; `wanted` chooses the tags."""
     maker = _Maker(wanted, direction)
     drawn = [maker.drawn(number, name, run) for number, (name, run) in enumerate(runs)]
-    names = ", ".join(run.name for run in drawn[:3]) + (f" and {len(drawn) - 3} more" if len(drawn) > 3 else "")
+    names = listed([run.name for run in drawn], 3)
     sections = list(_sections(drawn, maker.left_out))
     tags = {tag for run in drawn for tag in run.lines}
     page = Template(resources.files("instrument.show").joinpath("report.html").read_text(encoding="utf-8"))
@@ -166,7 +171,7 @@ class _Maker:
             yield _figure(tag, words, f'<div class="pictures">{"".join(pictures)}</div>')
 
     def _picture(self, image: Image) -> str:
-        """Return an image as an address that holds it; empty where it has no room."""
+        """Return an image as an address that holds it, an empty text if it has no room."""
         media = next((name for start, name in _MEDIA.items() if image.data.startswith(start)), "")
         data = image.data if media else png(image)
         if len(data) > min(_PICTURE_BYTES, self._picture_bytes):

@@ -39,7 +39,7 @@ class Reduced:
 
     values: Values
     has_gap: NDArray[np.bool_]
-    #: The least and the greatest finite value; None where there is none.
+    #: The least and the greatest finite value; None if there is none.
     range: tuple[float, float] | None
 
     def text(self, drawn_with: str = BLOCKS, scale: tuple[float, float] | None = None) -> str:
@@ -66,7 +66,7 @@ def reduced(values: Values, width: int = WIDTH) -> Reduced:
 
 
 def common_scale(curves: Iterable[Reduced]) -> tuple[float, float] | None:
-    """Return the range of several curves together; None where none has a finite value."""
+    """Return the range of several curves together; None if none has a finite value."""
     ranges = [curve.range for curve in curves if curve.range is not None]
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 

@@ -62,7 +62,7 @@ _COLUMNS = {
     )
 }
 
-#: Columns whose texts are told apart by a colour, as they say what is wrong.
+#: Columns that report problems, with the colours of their texts.
 _STYLES = {"NOT FINITE": RED, "NOTES": YELLOW, "ERROR": RED, "REASON": YELLOW}
 
 __all__ = [

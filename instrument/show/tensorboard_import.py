@@ -97,7 +97,7 @@ class _Import:
         return own, names.join("events", seconds, 0, names.LINEAGE_SUFFIX, host_name=name.host)
 
     def write(self) -> Iterator[Written]:
-        """Write the file and, where there are hyper-parameters, its twin."""
+        """Write the file and, for hyper-parameters, its twin."""
         columns = [column for key in sorted(self._file.points) if (column := self._column(*key)) is not None]
         with self._folder.binary(*self._below, self._names[0]) as out:
             first = self._file.first_wall_time

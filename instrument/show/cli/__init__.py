@@ -10,7 +10,7 @@ and returns the exit status. Only the module of the verb in use is imported. A v
 Rejected: subparsers of argparse, which build the parsers of all verbs, and so import all modules, for each call; and
 click, which would be a dependency of the base install.
 
-Exit statuses: 0 for success; 1 where nothing was found, or something is damaged or cannot be read or written, with one
+Exit statuses: 0 for success; 1 if nothing was found, or something is damaged or cannot be read or written, with one
 sentence on stderr; 2 for a wrong call, whatever the data; 130 after Ctrl+C, as shells have it.
 """
 
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(ValueError):  # only the main thread may; a second Ctrl+C adds nothing
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _end(_INTERRUPTED, "interrupted")
-    except BrokenPipeError:  # whoever read has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         return _end(0)
     except (InstrumentError, OSError) as error:
         return _end(1, _sentence(error))
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_places(arguments: argparse.Namespace) -> None:
-    """Raise `OSError` for a URL where a verb takes a path: an output would become a folder of that name."""
+    """Raise `OSError` for a URL in the place of a path: an output would become a folder of that name."""
     for name in _PLACES:
         value = getattr(arguments, name, None)
         for place in value if isinstance(value, list) else [value]:

@@ -121,7 +121,7 @@ def _texts(
 
 
 def _shown(opened: Profile, sections: list[_Section]) -> list[Table]:
-    """Return the tables that were asked for, each once; all of the profile where none was."""
+    """Return the tables that were asked for, each once; all of the profile if none was."""
     return list(dict.fromkeys(table for section in sections for table in section.tables)) or save.tables(opened)
 
 
@@ -169,7 +169,7 @@ def _tell_choice(opened: Profile) -> None:
 
 
 def _tell_devices(opened: Profile, base: Profile) -> None:
-    """Warn where the two sides are of different devices."""
+    """Warn if the two sides are of different devices."""
     sides = [(side.target, side.device) for side in (opened, base)]
     if sides[0] != sides[1]:
         new, old = (f"{side.target} {side.device} of {side.path}" for side in (opened, base))
@@ -183,7 +183,7 @@ def _tell_incomplete(opened: Profile, is_told: bool) -> None:
         tell(f"window {opened.number} is not complete{f': {reason}' if reason else ''}")
 
 
-#: What a timeline leaves out -> in words, where it has none.
+#: Reason for which a timeline leaves events out -> in words.
 _LEFT_OUT = {
     "zero_timestamp": "events without a start (a time of zero)",
     "open": "events without an end",

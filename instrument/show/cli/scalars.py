@@ -59,7 +59,7 @@ class _Series:
     def row(self) -> describe.Row:
         """Return all but the points."""
         row = {"run": self.name, "path": self.run.path, **describe.summary(self.points)}
-        del row["superseded_points"]  # those of the whole series are told beside the output
+        del row["superseded_points"]  # printed on stderr for the whole series
         return row | directions.best(self.points, self.direction)
 
 
@@ -94,7 +94,7 @@ def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
 
 
 def _series(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[_Series]:
-    """Iterate over the series of all runs; runs without one are told on stderr."""
+    """Iterate over the series of all runs; a run without one is reported on stderr."""
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     for run_name, opened in runs:
         names = opened.tags().get("scalar", [])

@@ -17,7 +17,7 @@ from instrument.show.opened_runs import PATHS, OpenedRuns, tell_or_raise
 from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
 from instrument.wording import ranges
 
-#: Columns that are left out where they say nothing: all zero, all empty, or one writer only.
+#: Columns that are left out if they say nothing: all zero, all empty, or one writer only.
 _OPTIONAL = (
     "writer", "superseded", "superseded_points", "not finite", "nan_count", "positive_infinity_count",
     "negative_infinity_count", "mapping",
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace, run_name: str, run: Run) -> describe.Row:
-    """Return what is shown of a run; raises `NoSuchRun` where it has no such tag or rank."""
+    """Return what is shown of a run; raise `NoSuchRun` if it has no such tag or rank."""
     wanted = options.chosen_tags(arguments)
     if arguments.rank is not None:
         run = run.of_rank(arguments.rank)

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def size(path: str) -> int:
-    """Return the size of a file in bytes, 0 where it cannot be had."""
+    """Return the size of a file in bytes, 0 if that is unknown."""
     try:
         return os.path.getsize(path)
     except OSError:
@@ -66,7 +66,7 @@ def size(path: str) -> int:
 def files_of(paths: Iterable[str]) -> tuple[list[str], int]:
     """Return the event files at some paths, each once, and the exit status: 1 if one of the paths has none.
 
-    Such a path is told on stderr. Raises `NoSuchRun` where none of them has one.
+    Such a path is reported on stderr. Raises `NoSuchRun` if none of them has one.
     """
     files, wrong = list[str](), list[NoSuchRun]()
     for path in paths:

@@ -3,7 +3,7 @@ are arrays, which stand beside it in `STEP.npy`.
 
 A tensor is the array that was recorded (bfloat16 as float32, which holds it exactly), an image its pixels as uint8
 (height, width, channels), a histogram its buckets with the fields left, width and counts. The field `file` of a row is
-the name of its array, and empty where the value is damaged.
+the name of its array, and empty if the value is damaged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from instrument.runs.points import Points, Scalars
 from instrument.show.formats import rows
 from instrument.show.formats.job import Job, Written, safe_name
 
-#: Whoever exports asks for all pictures, large ones too, one after the other.
+#: Limit of a decoded picture: an export decodes all of them, one after the other.
 PICTURE_BYTES = 1 << 30
 _BUCKETS = ("left", "width", "counts")
 _DTYPES = {"int": "<i8", "float": "<f8", "bool": "?"}

@@ -21,7 +21,7 @@ _KEPT = "._-+=,() "
 
 
 class Written(NamedTuple):
-    """A file, or a folder of files, with the points that are in it; `tag` is empty where it holds all tags."""
+    """A file, or a folder of files, with the points that are in it; `tag` is empty if it holds all tags."""
 
     file: str
     kind: str

@@ -26,7 +26,7 @@ def export(job: Job) -> Iterator[Written]:
     try:
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:  # releases from 26 on are there, perhaps, and refuse NumPy 1
+    except ImportError as error:  # an installed release from 26 on refuses NumPy 1
         raise InstrumentError(
             f"export to parquet needs pyarrow, which cannot be imported ({error}): pip install 'pyarrow<26'"
         ) from None
