@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     first = next(series, None)
     if first is None:
         return 1
-    chained = _chain(first, series)
+    chained = itertools.chain([first], series)
     if arguments.csv and arguments.sort is None:
         output.print_csv(_COLUMNS, (row for entry in chained for row in _points(entry)))
     elif arguments.csv:
@@ -86,11 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n\n".join(_texts_of(arguments, chained)))
     return runs.status
-
-
-def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
-    yield first
-    yield from others
 
 
 def _series(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[_Series]:
