@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from instrument.runs.frames import matches
 from instrument.runs.hints import nearest
 from instrument.runs.run import Run
-from instrument.wording import listed, quoted
+from instrument.wording import quoted, quoted_list
 
-_NAMED_AT_MOST = 5
 _GLOB = frozenset("*?[")
 
 
@@ -43,7 +42,7 @@ class TagFilter:
         names = sorted(set(tags))
         if len(self.include) == 1 and not self.exclude and not _GLOB.intersection(self.include[0]):
             return f"run {run.name!r} has no tag {quoted(self.include[0])}; {nearest(self.include[0], names)}"
-        shown = listed(list(map(quoted, names)), _NAMED_AT_MOST) or "none at all"
+        shown = quoted_list(names) or "none at all"
         wanted = " or ".join(map(quoted, self.include)) or "all"
         without = f" without {' and '.join(map(quoted, self.exclude))}" if self.exclude else ""
         return f"run {run.name!r} has no tag that matches {wanted}{without}; it has {shown}"
