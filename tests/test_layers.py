@@ -21,9 +21,9 @@ PACKAGE = ROOT / "instrument"
 #: Room -> what it may import: rooms of ours, and packages of others. A room is a package or a module of `instrument`.
 ALLOWED: dict[str, set[str]] = {
     "_version": set(),
-    "findings": set(),
     "errors": set(),
     "suggestions": {"wording"},
+    "atomic_write": set(),
     "wording": set(),
     "forks": set(),
     "paths": set(),
@@ -97,18 +97,6 @@ ALLOWED: dict[str, set[str]] = {
         "dill",
         "numpy",
     },
-    # Processes that `instrument doctor` starts: trials of recording.
-    "checkup": {
-        "collect",
-        "profiler",
-        "write",
-        "values",
-        "findings",
-        "framework",
-        "_version",
-        "mindspore",
-        "numpy",
-    },
     # the reading half
     "trace": {"values", "errors", "numpy"},
     # It reads trace event files itself, so that a run, which has a profile, can stand above it.
@@ -144,6 +132,7 @@ ALLOWED: dict[str, set[str]] = {
     "show": {
         "suggestions",
         "wording",
+        "atomic_write",
         "facts",
         "analyse",
         "runs",
@@ -152,7 +141,7 @@ ALLOWED: dict[str, set[str]] = {
         "eventfile",
         "values",
         "errors",
-        "findings",
+        "doctor",
         "paths",
         "_version",
         "numpy",
@@ -161,8 +150,21 @@ ALLOWED: dict[str, set[str]] = {
         "pyarrow",
     },
     "__main__": {"show"},
+    # Both halves: its trials record in processes of their own, and what they recorded is read back.
+    "doctor": {
+        "collect",
+        "profiler",
+        "write",
+        "runs",
+        "eventfile",
+        "values",
+        "framework",
+        "_version",
+        "mindspore",
+        "numpy",
+    },
 }
-WRITING = {"framework", "write", "collect", "profiler", "landscape", "checkup"}
+WRITING = {"framework", "write", "collect", "profiler", "landscape"}
 READING = {"runs", "trace", "analyse", "facts", "show", "__main__"}
 
 
@@ -319,7 +321,7 @@ def test_the_halves_never_meet() -> None:
 
 def test_mindspore_is_imported_in_its_rooms_only() -> None:
     """Reading, codecs, workers and the command line do without MindSpore."""
-    rooms = {"framework", "collect", "profiler", "landscape", "checkup"}
+    rooms = {"framework", "collect", "profiler", "landscape", "doctor"}
     assert lines([one for one in IMPORTS if room_of(one.target) == "mindspore" and one.room not in rooms]) == []
 
 
@@ -411,7 +413,13 @@ def test_importing_the_package_is_light(run_python: Callable[..., str]) -> None:
     assert run_python(FRESH.format(module="instrument"), *STRICT) == "[] 1 True\n"
 
 
-@pytest.mark.parametrize("module", sorted(module for module in MODULES if room_of(module) in READING - {"__main__"}))
+#: `instrument doctor` imports these, and starts the trials beside them in processes of their own.
+EXAMINATION = {"instrument.doctor.examine", "instrument.doctor.findings"}
+
+
+@pytest.mark.parametrize(
+    "module", sorted(module for module in MODULES if room_of(module) in READING - {"__main__"} or module in EXAMINATION)
+)
 def test_reading_needs_neither_mindspore_nor_protobuf(run_python: Callable[..., str], module: str) -> None:
     """Every module of the reading half can be imported first of all, and loads only NumPy."""
     assert run_python(FRESH.format(module=module), *STRICT) in ("[] 1 True\n", "['numpy'] 1 True\n")

@@ -19,7 +19,7 @@ import pytest
 
 import instrument
 from instrument._version import SUPPORTED_MINDSPORE
-from instrument.show.health import PACKAGES
+from instrument.doctor.examine import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 #: What fails with MindSpore 2.10 on NumPy 2: the first operation in PyNative mode, NumPy numbers, rows of numbers.

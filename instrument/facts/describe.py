@@ -89,7 +89,7 @@ def _losses(run: Run) -> dict[str, int]:
     return {"missing event": missing_events, "damaged place": len(run.damage) - torn, "unfinished end": torn}
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and the value of each leaf of nested dictionaries and lists, as in `train.algorithm.network`.
 
     The leaves of a data pipeline are its stages: `dataset.stage_1`, ...
@@ -215,7 +215,7 @@ def facts_text(facts: Row) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {_fact_text(fact)}" for key, fact in facts.items() if fact != "")
 
 
-def _fact_text(fact: Any) -> str:
+def _fact_text(fact: object) -> str:
     if isinstance(fact, list):
         return "x".join(map(str, fact)) or "scalar"
     return number(fact) if fact is None or isinstance(fact, (int, float)) else str(fact)
@@ -264,7 +264,7 @@ _DESCRIBE: dict[type, Callable[[Any], Row]] = {
 
 
 def _extremes(array: NDArray[Any]) -> Row:
-    """Return the smallest and the largest element but NaN, None where there is none, and the number of NaN.
+    """Return the smallest and the largest element but NaN, None if there is none, and the number of NaN.
 
     Complex numbers have no order, and so no extremes.
     """

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from instrument.facts.describe import Row
 from instrument.facts.tags import TagFilter
 from instrument.runs.ordering import natural
 from instrument.runs.points import Scalars
@@ -51,31 +52,31 @@ def is_more_better(tag: str) -> bool:
     return not MORE_IS_BETTER.isdisjoint(re.split(r"[^a-z0-9]+", words))
 
 
-def best(points: Scalars, direction: str) -> dict[str, Any]:
+def best(points: Scalars, direction: str) -> Row:
     """Return the best value and its first step as fields of a row; None for both if all values are NaN."""
-    row: dict[str, Any] = {"direction": direction, "best": None, "best_step": None}
+    row: Row = {"direction": direction, "best": None, "best_step": None}
     if not np.isnan(points.value).all():
         place = int((np.nanargmax if direction == MAX else np.nanargmin)(points.value))
         row |= {"best": float(points.value[place]), "best_step": int(points.step[place])}
     return row
 
 
-def best_first(row: dict[str, Any]) -> float:
+def best_first(row: Row) -> float:
     """Return the sort key by which rows of one tag come best first; a row without a value has none."""
     return -float(row["best"]) if row["direction"] == MAX else float(row["best"])
 
 
-def sorted_rows(rows: Iterable[dict[str, Any]], column: str, descending: bool) -> list[dict[str, Any]]:
+def sorted_rows(rows: Iterable[Row], column: str, descending: bool) -> list[Row]:
     """Return rows in the order of a column, those without a value last; "best" goes tag by tag, best first."""
-    known, unknown = list[dict[str, Any]](), list[dict[str, Any]]()
+    with_value, without = list[Row](), list[Row]()
     for row in rows:
         value = row.get(column)
-        (unknown if value is None or value != value else known).append(row)
-    key: Callable[[dict[str, Any]], Any] = best_first if column == "best" else lambda row: _order(row[column])
-    known.sort(key=key, reverse=descending)
+        (without if value is None or value != value else with_value).append(row)
+    key: Callable[[Row], Any] = best_first if column == "best" else lambda row: _order(row[column])
+    with_value.sort(key=key, reverse=descending)
     if column == "best":  # values of one tag alone can be compared
-        known.sort(key=lambda row: str(row["tag"]))
-    return known + unknown
+        with_value.sort(key=lambda row: str(row["tag"]))
+    return with_value + without
 
 
 def _order(value: Any) -> Any:

@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def csv_cell(value: Any) -> Any:
+def csv_cell(value: object) -> object:
     """Return what the csv module takes: floats with all digits, NaN and the infinities in words, nothing for None.
 
     A text that a spreadsheet would run as a formula begins with an apostrophe; lists and dictionaries are JSON.
@@ -45,12 +45,12 @@ def csv_cell(value: Any) -> Any:
     return json.dumps(plain(value), allow_nan=False) if isinstance(value, (list, tuple, dict)) else value
 
 
-def flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_row(row: Mapping[str, object]) -> dict[str, Any]:
     """Return the row with the entries of its dictionaries, at any depth, under names with dots between."""
     return dict(_leaves(row))
 
 
-def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(row: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in row.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{key}.")
@@ -58,6 +58,6 @@ def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def write_csv(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(file: IO[str], rows: Iterable[Sequence[object]]) -> None:
     """Write rows of cells as CSV, with the line ends of Unix."""
     csv.writer(file, lineterminator="\n").writerows([csv_cell(value) for value in row] for row in rows)

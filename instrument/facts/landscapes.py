@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from instrument.analyse.layout import number
-from instrument.facts.surface import Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
+from instrument.facts.describe import Row
+from instrument.facts.surface import Drawing, Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
 from instrument.values import LossSurface
 from instrument.wording import listed
 
@@ -18,13 +19,14 @@ _OWN_FACTS = (
     "decomposition", "unit", "step_per_epoch", "points", "points_done", "not_finite", "complete", "number", "resumed",
     "singular_values",
 )  # fmt: skip
+_SCALE_WORDS = {"linear": "linear", "log": "logarithmic"}
 #: Elements of a list that are shown.
 _LISTED = 5
 #: One share for each axis; further ones are not shown.
 _SHARES_SHOWN = 2
 
 
-def to_row(surface: LossSurface) -> dict[str, Any]:
+def to_row(surface: LossSurface) -> Row:
     """Return all but the grid itself."""
     low, high = lowest(surface), highest(surface)
     return {
@@ -76,11 +78,30 @@ def path_rows(surface: LossSurface) -> list[list[Any]]:
     """Return a row of names and a row for each checkpoint, without the columns that have no value."""
     names = (str(surface.metadata.get("unit") or "number"), "x", "y", "loss on the plane", "true loss", "unexplained")
     rows: list[list[Any]] = [list(checkpoint) for checkpoint in checkpoints(surface)]
-    known = [index for index in range(len(names)) if not all(_is_nan(row[index]) for row in rows)]
-    return [[row[index] for index in known] for row in [list(names), *rows]] if rows else []
+    kept = [index for index in range(len(names)) if not all(_is_nan(row[index]) for row in rows)]
+    return [[row[index] for index in kept] for row in [list(names), *rows]] if rows else []
 
 
-def _is_nan(value: Any) -> bool:
+def legend(drawing: Drawing) -> str:
+    """Return the caption of a picture: the meaning of its colours and marks."""
+    surface, scale = drawing.surface, drawing.scale
+    is_plane = not is_line(surface)
+    words = [f"{'Colours' if is_plane else 'Heights'} are {drawing.what} on a {_SCALE_WORDS[scale.name]} scale"]
+    if scale.is_clipped:
+        words[0] += f", on which the {scale.clipped} of {surface.z.size} points above {scale.high:.6g} look the same"
+    if scale.suggests_log:
+        words.append("a logarithmic scale (--scale log) tells more of them apart")
+    if holes(surface).any():
+        count = int(holes(surface).sum())
+        words.append(f"{count} of {surface.z.size} points have no finite value and are left empty")
+    if surface.numbers.size and is_plane:
+        words.append("the line joins the checkpoints, projected on the plane, in the order of training")
+    if surface.convergence.size and is_plane:
+        words.append("the cross is the point of convergence")
+    return "; ".join(words) + "."
+
+
+def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
@@ -137,7 +158,7 @@ def _outside(surface: LossSurface) -> str:
     )
 
 
-def _extent(values: Floats) -> dict[str, Any]:
+def _extent(values: Floats) -> Row:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
     return {"lowest": low, "highest": high, "holes": _hole_counts(values)}
@@ -148,7 +169,7 @@ def _range(values: Floats) -> str:
     return f"{number(extent['lowest'])} to {number(extent['highest'])}"
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     """Return the value as a text, an empty one for None and {}."""
     if isinstance(value, float):
         return number(value)

@@ -37,7 +37,7 @@ def _described(stage: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(parts)})" if parts else name
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return _described(value)
     if isinstance(value, (list, tuple)):
@@ -45,5 +45,5 @@ def _value(value: Any) -> str:
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, (str, list, tuple, Mapping)) and not value)

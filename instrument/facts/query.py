@@ -1,9 +1,9 @@
 """Query language over a table of runs: `learning_rate < 0.1 and accuracy > 0.9` as a predicate on rows.
 
 The problem: users want to filter runs by any column, names of columns come out of files, and an expression may come
-from an address that somebody else wrote.
+from an untrusted address.
 
-The strategy: the grammar is a part of Python's, so that nobody has to learn one: comparisons, `and`, `or`, `not`, `in`,
+The strategy: the grammar is a part of Python's, which users know: comparisons, `and`, `or`, `not`, `in`,
 the four operations, numbers, texts, lists and `has(NAME)`. Names are those of columns, or the end of one behind a dot;
 one that is no Python name stands between backticks. `ast` parses; each node has its rule in `Query`, or is refused. A
 value that a run lacks makes each comparison with it false, and so does one of another type.
@@ -24,11 +24,11 @@ from typing import Any
 from instrument.suggestions import closest
 
 #: Computes the value of a node for a row.
-Rule = Callable[[Mapping[str, Any]], Any]
+Rule = Callable[[Mapping[str, object]], Any]
 #: Sections of a lineage, in the order in which a name is looked for.
 _ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset")
 _LONGEST = 2000
-_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
+_OPERATIONS: dict[type, Callable[[Any, Any], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -104,7 +104,7 @@ class Query:
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
             raise WrongExpression(f"{text!r} is no expression: {reason}; {_GRAMMAR}") from error
 
-    def __call__(self, row: Mapping[str, Any]) -> bool:
+    def __call__(self, row: Mapping[str, object]) -> bool:
         return bool(self._rule(row))
 
     def _compile(self, node: ast.AST) -> Rule:
@@ -186,7 +186,7 @@ def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
     return re.sub(r"`([^`]*)`", placeholder, text), quoted
 
 
-def _calculated(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def _calculated(operation: Callable[[Any, Any], object], left: object, right: object) -> object:
     """Return the result; None if an operand is no number, or there is no result."""
     if not all(isinstance(value, (int, float)) for value in (left, right)):
         return None
@@ -196,7 +196,7 @@ def _calculated(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> 
         return None
 
 
-def _compared(test: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
+def _compared(test: Callable[[Any, Any], bool], left: object, right: object) -> bool:
     if left is None or right is None:
         return False
     try:
@@ -205,7 +205,7 @@ def _compared(test: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
         return False
 
 
-def sort_key(value: Any) -> tuple[int, Any]:
+def sort_key(value: object) -> tuple[int, float | str]:
     """Return the key of a value that is not None: numbers come first, then NaN, then all else by its text."""
     if isinstance(value, (int, float)):
         return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)

@@ -23,7 +23,7 @@ class Selection(NamedTuple):
 
 def select(paths: Sequence[str]) -> Selection:
     """Return the runs at some paths; a run that several paths lead to comes once."""
-    found, notes, errors = list[tuple[str, Run]](), list[str](), list[InstrumentError | OSError]()
+    located, notes, errors = list[tuple[str, Run]](), list[str](), list[InstrumentError | OSError]()
     seen = set[str]()
     for path in paths:
         try:
@@ -34,9 +34,9 @@ def select(paths: Sequence[str]) -> Selection:
         notes += runs.notes
         for run in runs:
             place = os.path.realpath(run.path)
-            found += [(path, run)] if place not in seen else []
+            located += [(path, run)] if place not in seen else []
             seen.add(place)
-    return Selection(with_names(found), notes, errors)
+    return Selection(with_names(located), notes, errors)
 
 
 def runs_at(path: str) -> Runs:
@@ -54,21 +54,21 @@ def runs_at(path: str) -> Runs:
     return runs
 
 
-def with_names(found: Sequence[tuple[str, Run]]) -> list[tuple[str, Run]]:
+def with_names(located: Sequence[tuple[str, Run]]) -> list[tuple[str, Run]]:
     """Return runs with their names, given each with the path that it was found by.
 
     The name of a run is its place below that path, or the last part of the path where it is the run itself. Names that
     would be equal begin at the folder that all paths have in common.
     """
-    names = [_name(root, run) for root, run in found]
+    names = [_name(root, run) for root, run in located]
     if len(set(names)) < len(names):
-        common = os.path.commonpath([os.path.dirname(os.path.abspath(run.path)) for _, run in found])
+        common = os.path.commonpath([os.path.dirname(os.path.abspath(run.path)) for _, run in located])
         twice = {name for name, count in Counter(names).items() if count > 1}
         names = [
             os.path.relpath(run.path, common) if name in twice else name
-            for name, (_, run) in zip(names, found, strict=True)
+            for name, (_, run) in zip(names, located, strict=True)
         ]
-    return [(name, run) for name, (_, run) in zip(names, found, strict=True)]
+    return [(name, run) for name, (_, run) in zip(names, located, strict=True)]
 
 
 def _name(root: str, run: Run) -> str:

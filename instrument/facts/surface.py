@@ -3,9 +3,9 @@
 The problem: a grid of losses has holes (NaN, infinities), spans many powers of ten, and a few far outliers would leave
 one colour for all other points; and it is drawn by several means, in a browser and by matplotlib.
 
-The strategy: a `Drawing` holds what every picture shows. Its `Scale` maps losses to shares from 0 to 1, so that whoever
-draws maps shares to colours and heights and decides nothing else. Holes stay in the grid, take part in no minimum, no
-level and no face, and are never filled in from their neighbours.
+The strategy: a `Drawing` holds what every picture shows. Its `Scale` maps losses to shares from 0 to 1, so that a
+renderer maps shares to colours and heights and decides nothing else. Holes stay in the grid, take part in no minimum,
+no level and no face, and are never filled in from their neighbours.
 
 Rejected: clipping at a fixed percentile, which takes colours from landscapes without outliers. Here points are cut off
 only if they lie far above the bulk of the others, and the picture says how many.
@@ -25,6 +25,8 @@ from instrument.values import LossSurface
 
 Floats = NDArray[np.float64]
 SCALES = ("auto", "linear", "log")
+#: Lines of equal loss of a picture, and losses beside its bar of colours.
+LEVELS, _TICKS = 12, 5
 #: From this ratio of the highest to the lowest loss on, the lower levels could not be told apart on a linear scale.
 _LOG_FROM_RATIO = 30.0
 #: A few points may lie far above all others, and would leave one colour to these. Points beyond this share, sorted by
@@ -162,6 +164,11 @@ class Scale:
     def levels(self, count: int) -> Floats:
         """Return `count` shares between the ends, evenly apart; none if all losses are equal."""
         return np.arange(1, count + 1) / (count + 1) if self.high > self.low else np.empty(0)
+
+    def ticks(self) -> list[tuple[float, float]]:
+        """Return the shares, evenly apart, and the losses that stand beside the bar of colours."""
+        shares = np.linspace(0, 1, _TICKS) if self.high > self.low else np.array([0.5])
+        return list(zip(shares.tolist(), self.losses(shares).tolist(), strict=True))
 
     def _forward(self, losses: Floats) -> Floats:
         return _forward(losses, self.name, self.linear_below)

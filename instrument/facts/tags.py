@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from instrument.runs.frames import matches
 from instrument.runs.run import Run
 from instrument.suggestions import nearest
-from instrument.wording import listed, quoted
+from instrument.wording import quoted, quoted_list
 
-_NAMED_AT_MOST = 5
 _GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True)
 class TagFilter:
-    """Tags that match one of `include`, where there is any, and none of `exclude`.
+    """Chooses the tags that match one of `include`, or any if that is empty, and none of `exclude`.
 
     A pattern matches a tag that is called so, and as a glob: `*` stands for any characters, `/` among them.
     """
@@ -40,10 +39,10 @@ class TagFilter:
 
     def no_match(self, run: Run, tags: Iterable[str]) -> str:
         """Return the message that none of a run's tags matches, with the first few of them."""
-        known = sorted(set(tags))
+        names = sorted(set(tags))
         if len(self.include) == 1 and not self.exclude and not _GLOB.intersection(self.include[0]):
-            return f"run {run.name!r} has no tag {quoted(self.include[0])}; {nearest(self.include[0], known)}"
-        shown = listed(list(map(quoted, known)), _NAMED_AT_MOST) or "none at all"
+            return f"run {run.name!r} has no tag {quoted(self.include[0])}; {nearest(self.include[0], names)}"
+        shown = quoted_list(names) or "none at all"
         wanted = " or ".join(map(quoted, self.include)) or "all"
         without = f" without {' and '.join(map(quoted, self.exclude))}" if self.exclude else ""
         return f"run {run.name!r} has no tag that matches {wanted}{without}; it has {shown}"

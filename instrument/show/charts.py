@@ -1,4 +1,4 @@
-"""Charts of a report as SVG, which need neither a script nor a network: curves of several runs, and histograms by step.
+"""Draw the charts of a report as SVG, which needs no script: curves of several runs, and histograms by step.
 
 A curve is thinned before it is drawn, and keeps the least and the greatest of its values. Colours are classes of the
 page, so that they follow its theme.
@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.show import curve
-from instrument.show.svg import ticks
+from instrument.show import sparkline
+from instrument.show.landscape_svg import ticks
 from instrument.show.tables import escape, number
 from instrument.values import Histogram
 
 Floats = NDArray[np.float64]
 
-#: Colours of the page; as many runs are told apart by colour alone, further ones by dashes.
+#: Colours of the page distinguish that many runs, dashes the further ones.
 COLOURS, DASHES = 8, 4
 _WIDTH, _HEIGHT = 380, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 24
@@ -48,12 +48,12 @@ class Line(NamedTuple):
     ) -> Line:
         """Make a line of steps and values that may be many."""
         step, value = points
-        chosen = curve.drawn(value, _INNER_WIDTH // 2)
+        chosen = sparkline.drawn(value, _INNER_WIDTH // 2)
         return cls(name, colour, dash, step[chosen], value[chosen], best)
 
 
 class _Axis(NamedTuple):
-    """From values to lengths along one side of a chart, `start` for `low` and `end` for `high`."""
+    """Maps values to lengths along one side of a chart, `start` for `low` and `end` for `high`."""
 
     low: float
     high: float
@@ -78,7 +78,7 @@ class _Axis(NamedTuple):
 
 
 def chart(lines: Sequence[Line], title: str) -> str:
-    """Return an `<svg>` element with all lines in one scale; red marks at the top stand where a value is not finite."""
+    """Return an `<svg>` element with all lines in one scale; red marks at the top are values that are not finite."""
     steps = np.concatenate([line.step for line in lines]).astype(np.float64)
     values = np.concatenate([line.value for line in lines])
     x = _axis(steps, _LEFT, _LEFT + _INNER_WIDTH)
@@ -88,7 +88,7 @@ def chart(lines: Sequence[Line], title: str) -> str:
 
 
 def is_log(lines: Sequence[Line]) -> bool:
-    """Return True where a chart of these lines has a logarithmic axis."""
+    """Return True if a chart of these lines has a logarithmic axis."""
     values = np.concatenate([line.value for line in lines])
     return _is_log(values[np.isfinite(values)])
 
@@ -117,7 +117,7 @@ def _frame(x: _Axis, y: _Axis) -> Iterator[str]:
         (at,) = y.at(np.array([value])).tolist()
         yield f'<path class="grid" d="M{_LEFT} {at:.1f}H{right}"/>'
         yield f'<text x="{_LEFT - 6}" y="{at + 3.5:.1f}" text-anchor="end">{_label(value)}</text>'
-    for value in (one for one in x.ticks() if one == int(one)):
+    for value in (tick for tick in x.ticks() if tick == int(tick)):
         (at,) = x.at(np.array([value])).tolist()
         anchor = "end" if at > right - 14 else "middle"
         yield f'<text x="{at:.1f}" y="{bottom + 16}" text-anchor="{anchor}">{_label(value)}</text>'
@@ -129,14 +129,14 @@ def _label(value: float) -> str:
 
 
 def _line(line: Line, x: _Axis, y: _Axis) -> Iterator[str]:
-    """Yield the unbroken pieces of a line, its best value, and where it is not finite."""
+    """Yield the unbroken pieces of a line, its best value, and marks of values that are not finite."""
     name = escape_html(escape(line.name))
     is_finite = np.isfinite(line.value)
     across = x.at(line.step.astype(np.float64))
     up = y.at(np.where(is_finite, line.value, y.low))
     style = f"c{line.colour % COLOURS} d{(line.colour // COLOURS + line.dash) % DASHES}"
     yield f'<g class="{style}"><title>{name}</title>'
-    for part in curve.unbroken(is_finite):
+    for part in sparkline.unbroken(is_finite):
         places = list(zip(across[part].tolist(), up[part].tolist(), strict=True))
         drawn = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
         yield f'<path class="line" d="M{drawn}{"h0" if len(places) == 1 else ""}"/>'
@@ -176,7 +176,7 @@ def ridges(histograms: Sequence[tuple[int, Histogram]], title: str, colour: int)
 
 
 def chosen(count: int) -> list[int]:
-    """Return the places of the histograms that are drawn of so many: the first, the last, and some between."""
+    """Return the places of the drawn ones of `count` histograms: the first, the last, and some between."""
     return sorted({round(place) for place in np.linspace(0, count - 1, min(count, _RIDGES)).tolist()}) if count else []
 
 

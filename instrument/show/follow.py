@@ -1,7 +1,7 @@
-"""`--follow`: what a verb shows of runs, kept up to date until the runs end.
+"""`--follow`: keep what a verb shows of runs up to date until they end.
 
-On a terminal the same text is drawn anew in place. In a pipe, and with `--json` or `--csv`, each point becomes a line
-as it comes, the ones that are there first. A directory may come into being later, and so may the runs in it.
+A terminal shows the same text, drawn again in place. A pipe, and `--json` or `--csv`, get a line for each point as it
+comes, after the points that exist already. The directory may appear later, and so may the runs in it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from instrument.runs.run import Run, find_runs, read_run
 from instrument.runs.tail import Ending, Point, Tail, decoded
 from instrument.show import output
 from instrument.show.live import LiveDisplay, on_terminal
+from instrument.show.opened_runs import tell
 from instrument.show.options import chosen_tags
-from instrument.show.runs import tell
 from instrument.show.tables import escape, name, number
 
 #: The exit status of a program that Ctrl+C ended.
 INTERRUPTED = 130
 _INTERVAL_S, _IDLE_S = 1.0, 60.0
 
-#: Makes of runs, under their names, what is drawn.
+#: Returns the text for runs, given with their names.
 Draw = Callable[[list[tuple[str, Run]]], str]
 
 
 def add_follow_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--follow`, and how often it looks and when it ends."""
+    """Add `--follow`, `--interval` and `--idle`."""
     text = "go on as the runs grow, until they end: drawn anew on a terminal, else a line for each point as it comes"
     parser.add_argument("--follow", action="store_true", help=text)
     interval = f"with --follow: seconds between two looks (default: {_INTERVAL_S:g})"
@@ -63,7 +63,7 @@ def follow(arguments: argparse.Namespace, kind: str, columns: Sequence[str], dra
 
 
 class _Followed:
-    """The runs at some paths, whichever are there by now."""
+    """The runs that exist at some paths so far."""
 
     def __init__(self, paths: Sequence[str], idle_s: float, rank: int | None) -> None:
         self._paths = list(paths)
@@ -88,12 +88,12 @@ class _Followed:
         return with_names(list(self._runs.values()))
 
     def is_over(self) -> bool:
-        """Return True where there are runs, and all of them have ended."""
+        """Return True if there are runs, and all of them have ended."""
         over = [ending.is_over() for ending in self._endings.values()]  # each is asked, as each keeps what it saw
         return bool(over) and all(over)
 
     def awaited(self) -> str:
-        """Return what is waited for where there is no run yet, else an empty text."""
+        """Return what is waited for if there is no run yet, else an empty text."""
         return "" if self._runs else f"no run at {' or '.join(map(escape, self._paths))} yet; waiting for one"
 
 
@@ -106,7 +106,7 @@ def _runs_at(path: str) -> Sequence[Run]:
 def _until_end(
     followed: _Followed, interval_s: float, show: Callable[[_Followed], None], wait: Callable[[float], None]
 ) -> int:
-    """Show what there is, again and again; return the exit status once the runs end or Ctrl+C is pressed."""
+    """Show the runs again and again until they end or Ctrl+C is pressed; return the exit status."""
     try:
         while True:
             followed.look()
@@ -124,7 +124,7 @@ def _wait(seconds: float) -> None:
     """Wait for some time.
 
     Raises:
-        BrokenPipeError: whoever read standard output has gone, which without points to print would not be noticed.
+        BrokenPipeError: the reader of standard output has gone, which only a write would notice otherwise.
     """
     try:
         fd = sys.stdout.fileno()

@@ -1,4 +1,4 @@
-"""Runs, series and lineage as static HTML for a notebook: tables and SVG, every text escaped, no script, no styles."""
+"""Show runs, series and lineage in a notebook as static HTML: tables and SVG, every text escaped, no script."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from instrument.facts import describe
 from instrument.facts.describe import leaves, listing, losses_text, summary
 from instrument.runs.points import Points, Scalars, called, clock
 from instrument.runs.run import Run, Runs
-from instrument.show import curve
-from instrument.show.tables import escape, name, number
+from instrument.show import sparkline
+from instrument.show.tables import Cell, escape, name, number
 from instrument.values import Image
 
 _ROWS = 100
@@ -23,7 +23,7 @@ _LARGEST_PICTURE_BYTES = 1 << 20
 
 
 class Markup(str):
-    """A piece of HTML of ours, which is not escaped again."""
+    """A finished piece of HTML, which is not escaped again."""
 
 
 def render(shown: object) -> str:
@@ -39,7 +39,7 @@ def render(shown: object) -> str:
 
 
 def run(shown: Run) -> str:
-    """A run: its tags with their curves, and what is missing."""
+    """Show a run: its tags with their curves, and what is missing."""
     kinds = [(kind, tag) for kind, tags in shown.tags().items() for tag in tags]
     rows = [row for kind, tag in kinds[:_ROWS] for row in _tag_rows(shown, kind, tag)]
     heads = ("kind", "tag", "writer", "curve", "last", "min", "max", "NaN", "points", "steps")
@@ -50,34 +50,40 @@ def run(shown: Run) -> str:
     return "".join(parts)
 
 
-def _tag_rows(shown: Run, kind: str, tag: str) -> Iterable[list[Any]]:
-    """One row for each writer of a tag."""
+def _tag_rows(shown: Run, kind: str, tag: str) -> Iterable[list[Cell]]:
+    """Yield a row for each writer of a tag."""
     for points in shown.points(kind, tag).by_writer().values():
         row = summary(points)
-        drawn = Markup(curve.svg(points.step, points.value)) if isinstance(points, Scalars) else ""
+        drawn = Markup(sparkline.svg(points.step, points.value)) if isinstance(points, Scalars) else ""
         numbers = [row.get(key, "") for key in ("last", "min", "max", "nan_count")]
         steps = f"{row['first_step']}..{row['last_step']}"
         yield [kind, tag, called(points.writers[0]), drawn, *numbers, row["points"], steps]
 
 
 def runs(shown: Runs) -> str:
-    """The runs of a tree, a row each."""
-    rows = [_run_row(one) for one in shown[:_ROWS]]
+    """Show the runs of a tree, a row each."""
+    rows = [_run_row(entry) for entry in shown[:_ROWS]]
     parts = [_table(f"{len(shown)} runs", ("run", "tags", "steps", "last", "notes"), rows)]
     parts += [_note(f"{len(shown) - _ROWS} more runs")] if len(shown) > _ROWS else []
     return "".join([*parts, *map(_note, shown.notes)])
 
 
-def _run_row(one: Run) -> list[Any]:
-    row = listing(one, one.path)
+def _run_row(entry: Run) -> list[Cell]:
+    row = listing(entry, entry.path)
     tags = ", ".join(f"{count} {kind}" for kind, count in row["tags"].items())
     if row["first_step"] is None:
-        return [one.path, tags, "", "", losses_text(one)]
-    return [one.path, tags, f"{row['first_step']}..{row['last_step']}", clock(row["last_wall_time"]), losses_text(one)]
+        return [entry.path, tags, "", "", losses_text(entry)]
+    return [
+        entry.path,
+        tags,
+        f"{row['first_step']}..{row['last_step']}",
+        clock(row["last_wall_time"]),
+        losses_text(entry),
+    ]
 
 
 def points(shown: Points) -> str:
-    """A series: its curve where it is one of numbers, its first and last points."""
+    """Show a series: its curve if it is one of numbers, its first and last points."""
     count = len(shown)
     ends = min(count, _POINTS_AT_EACH_END)
     places = sorted({*range(ends), *range(count - ends, count)})
@@ -89,11 +95,11 @@ def points(shown: Points) -> str:
 
 
 def _curves(shown: Scalars) -> str:
-    return "".join(curve.svg(one.step, one.value, 480, 100) for one in shown.by_writer().values())
+    return "".join(sparkline.svg(series.step, series.value, 480, 100) for series in shown.by_writer().values())
 
 
-def _value(shown: Points, at: int) -> Any:
-    """A value for a cell: numbers in digits, a picture as itself, all else in the words that `repr` has."""
+def _value(shown: Points, at: int) -> Cell:
+    """Return a value for a cell: numbers in digits, a picture as itself, all else in words."""
     if isinstance(shown, Scalars):
         return float(shown.value[at])
     try:
@@ -107,24 +113,24 @@ def _value(shown: Points, at: int) -> Any:
 
 
 def lineage(shown: Mapping[str, Any]) -> str:
-    """A lineage: the way to each value, and the value."""
+    """Show a lineage: the path of each value, and the value."""
     rows = [[path, number(value) if isinstance(value, float) else str(value)] for path, value in leaves(dict(shown))]
     return _table("lineage", ("name", "value"), rows)
 
 
-def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table without the columns that are empty, or the same writer, in all rows."""
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Return a table without columns that are empty, or the same writer, in all rows."""
     kept = [at for at, head in enumerate(heads) if not rows or _tells(head, [row[at] for row in rows])]
     head = "".join(f"<th>{_text(heads[at])}</th>" for at in kept)
     body = "".join("<tr>" + "".join(_cell(row[at]) for at in kept) + "</tr>" for row in rows)
     return f"<table><caption>{_text(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _tells(head: str, cells: list[Any]) -> bool:
+def _tells(head: str, cells: list[Cell]) -> bool:
     return len(set(cells)) > 1 if head == "writer" else any(cells) if head == "NaN" else any(c != "" for c in cells)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Cell) -> str:
     if isinstance(value, Markup):
         return f"<td>{value}</td>"
     if isinstance(value, str):

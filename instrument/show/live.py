@@ -1,4 +1,4 @@
-"""A terminal that is drawn anew in place: on its alternate screen, so that what stood there before comes back.
+"""Redraw a terminal in place: on its alternate screen, so that the text before comes back at the end.
 
 Lines are not wrapped but cut by the terminal, and the size is asked for at each drawing: after a resize the next
 drawing fits, and `wait` ends early for it.
@@ -90,7 +90,7 @@ def _exit(number: int, _frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def on_terminal(stream: IO[str]) -> Iterator[LiveDisplay | None]:
-    """Give a `LiveDisplay` where the stream is a terminal, None where it is not."""
+    """Give a `LiveDisplay` if the stream is a terminal, else None."""
     if not stream.isatty():
         yield None
         return

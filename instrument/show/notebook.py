@@ -14,12 +14,12 @@ _USAGE = "usage: %instrument [DIR], with the directory of a run or of several, o
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext instrument` calls: `%instrument` is known from then on."""
+    """Register `%instrument`; IPython calls this for `%load_ext instrument`."""
     shell.register_magic_function(magic, "line", "instrument")
 
 
 def magic(line: str) -> Run | Runs | None:
-    """The run at a path, or the runs below it; the notebook shows the result as a table."""
+    """Return the run at a path, or the runs below it; the notebook shows the result as a table."""
     try:
         words = shlex.split(line)
         if len(words) > 1:
@@ -33,8 +33,8 @@ def magic(line: str) -> Run | Runs | None:
 
 
 def open_at(path: str) -> Run | Runs:
-    """The run at `path`; where there is none, the runs below it."""
+    """Return the run at `path`, or the runs below it if it is no run itself."""
     if not os.path.isdir(path) or folders.event_files(path):
         return read_run(path)
     runs = find_runs(path)
-    return runs if runs else read_run(path)  # which says what there is instead
+    return runs if runs else read_run(path)  # raises with what is there instead

@@ -19,7 +19,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from instrument.analyse.layout import escape
 from instrument.errors import InstrumentError
@@ -47,21 +46,21 @@ def print_json_line(value: object) -> None:
     print(json.dumps(plain(value), allow_nan=False))
 
 
-def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print CSV under the names of its columns, with control characters escaped."""
     write_csv(sys.stdout, map(_escaped, itertools.chain([columns], rows)))
 
 
-def print_csv_row(row: Sequence[Any]) -> None:
+def print_csv_row(row: Sequence[object]) -> None:
     """Print one line of CSV."""
     write_csv(sys.stdout, [_escaped(row)])
 
 
-def _escaped(row: Iterable[Any]) -> list[Any]:
+def _escaped(row: Iterable[object]) -> list[object]:
     return [escape(value) if isinstance(value, str) else value for value in row]
 
 
-def print_records(records: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+def print_records(records: Iterable[Mapping[str, object]], columns: Sequence[str] = ()) -> None:
     """Print rows as CSV, flattened; a column that one of them lacks is empty.
 
     Without `columns` there is a column for each key, in the order in which the keys come.
@@ -73,7 +72,7 @@ def print_records(records: Iterable[Mapping[str, Any]], columns: Sequence[str] =
     print_csv(columns, ([row.get(column) for column in columns] for row in rows))
 
 
-def print_tables(tables: Mapping[str, Iterable[Mapping[str, Any]]], columns: Sequence[str] = ()) -> None:
+def print_tables(tables: Mapping[str, Iterable[Mapping[str, object]]], columns: Sequence[str] = ()) -> None:
     """Print rows of several sorts as one CSV, whose first column `table` names the sort; `columns` as above."""
     rows = [{"table": name, **row} for name, rows in tables.items() for row in rows]
     print_records(rows, ["table", *columns] if columns or not rows else ())

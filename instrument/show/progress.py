@@ -1,4 +1,4 @@
-"""How far a long command is, on one line of stderr: drawn where somebody looks, and removed at the end.
+"""Show the progress of a long command on one line of stderr, if that is a terminal; the line goes at the end.
 
 The line is drawn by a thread, so that it moves while one large file is being read. A command that ends within a second
 draws nothing.

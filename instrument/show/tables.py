@@ -1,4 +1,4 @@
-"""Text for people, laid out for where standard output leads to; the layout itself is `instrument.analyse.layout`."""
+"""Lay out tables and sentences for the terminal or pipe behind standard output, by `instrument.analyse.layout`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _COLUMNS = {
     )
 }
 
-#: Columns whose texts are told apart by a colour, as they say what is wrong.
+#: Columns that report problems, with the colours of their texts.
 _STYLES = {"NOT FINITE": RED, "NOTES": YELLOW, "ERROR": RED, "REASON": YELLOW}
 
 __all__ = [
@@ -77,13 +77,13 @@ def table(header: Sequence[str | Column], rows: Sequence[Sequence[Cell]], indent
     A heading that is a text is laid out as `_COLUMNS` says.
     """
     header = [_COLUMNS.get(head, head) if isinstance(head, str) else head for head in header]
-    there = screen()
-    if there.width is not None:
-        there = there._replace(width=there.width - len(indent))
-    if there.has_style:
+    target = screen()
+    if target.width is not None:
+        target = target._replace(width=target.width - len(indent))
+    if target.has_style:
         styles = [_STYLES.get(head.heading if isinstance(head, Column) else head) for head in header]
         rows = [[_styled(cell, style) for cell, style in zip(row, styles, strict=True)] for row in rows]
-    text = layout.table(header, rows, there)
+    text = layout.table(header, rows, target)
     return "\n".join(indent + line for line in text.splitlines()) if indent else text
 
 

@@ -1,4 +1,4 @@
-"""The terminal at the end of a stream: how wide it is, and whether it shows styles."""
+"""Ask the terminal at the end of a stream for its width and its styles, and print notes on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULT, _LEAST = 80, 20
 
 
 class Lines:
-    """A lock for lines on stderr, where a line of progress may be drawn that others have to remove first."""
+    """A lock for lines on stderr: a line of progress must be removed before another line is printed."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -51,7 +51,7 @@ def screen(stream: IO[Any] | None = None) -> Screen:
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:
-    """Return True if somebody looks at the stream."""
+    """Return True if the stream is a terminal."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # it is closed
@@ -59,7 +59,7 @@ def is_terminal(stream: IO[Any] | None) -> bool:
 
 
 def _width(stream: IO[Any]) -> int:
-    """Return COLUMNS where it is a number, else what the terminal says."""
+    """Return COLUMNS if it is a number, else the width of the terminal."""
     try:
         width = int(os.environ.get("COLUMNS", ""))
     except ValueError:
@@ -82,9 +82,9 @@ def _has_style(stream: IO[Any] | None) -> bool:
 
 
 def tell(note: str, style: str = "") -> None:
-    """Print a sentence on stderr, in lines that fit where it is a terminal; `style` is that of the program's name."""
+    """Print a sentence on stderr, in lines that fit a terminal; `style` is that of the program's name."""
     if sys.stderr is not None:
         lines.clear(sys.stderr)
-        there = screen(sys.stderr)
-        text = prose(f"{_NAME} {escape(note)}", there, "  ")
-        print(paint(_NAME, style, there) + text.removeprefix(_NAME), file=sys.stderr)
+        target = screen(sys.stderr)
+        text = prose(f"{_NAME} {escape(note)}", target, "  ")
+        print(paint(_NAME, style, target) + text.removeprefix(_NAME), file=sys.stderr)

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import pytest
 
 from instrument.codec import lifecycle
-from instrument.findings import NOTE, WORKS, Finding
-from instrument.show import health
+from instrument.doctor import examine
+from instrument.doctor.findings import NOTE, WORKS, Finding
 from instrument.show.cli import doctor, main
 from instrument.values import Event, Gap, Item
 from tests.analyse.files import cpu_window, event_file
@@ -191,7 +191,7 @@ def compared() -> list[str]:
 
 
 FINDINGS = [Finding("a", WORKS, "b"), Finding("c", NOTE, "d")]
-REPORT = health.Report({"python": "3"}, {"numpy": None, "mindspore": "2"}, FINDINGS)
+REPORT = examine.Report({"python": "3"}, {"numpy": None, "mindspore": "2"}, FINDINGS)
 
 
 def test_doctor_has_the_fields_of_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from instrument.facts.surface import (
     is_line,
     lowest,
 )  # fmt: skip
-from instrument.show import svg
 from tests.show.surfaces import line, no_path, plane
 
 
@@ -203,23 +202,3 @@ def test_path_rows_leave_out_what_nobody_knows() -> None:
         [4, 0.0, 0.0, 1.0],
     ]
     assert landscapes.path_rows(no_path()) == []
-
-
-def test_colours() -> None:
-    """From dark to light, black where there is no share."""
-    assert svg.hexes(2) == ["#440154", "#fde725"]
-    assert svg.colours(np.array([[0.0, math.nan]])).tolist() == [[[0x44, 0x01, 0x54], [0, 0, 0]]]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        (-10.3, 1.72, [-10.0, -5.0, 0.0]),
-        (-3e-7, 2e-7, [-3e-7, -2e-7, -1e-7, 0.0, 1e-7, 2e-7]),
-        (5.0, 5.0, [5.0]),
-    ],
-)
-def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    """And lie between the ends, these included."""
-    assert svg.ticks(low, high) == pytest.approx(expected, abs=1e-20)

@@ -239,10 +239,10 @@ def test_wrong_arguments_are_2(run: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_place_that_cannot_be_written_is_1(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is left behind."""
+    """The file is named as the user named it, and nothing is left behind."""
     code, error = refused(capsys, run, "--index", 0, "-o", tmp_path / "nowhere" / "a.csv")
     assert code == 1
-    assert "No such file or directory" in error
+    assert error == f"instrument: {tmp_path / 'nowhere' / 'a.csv'}: No such file or directory\n"
     (tmp_path / "folder.csv").mkdir()
     assert refused(capsys, run, "--index", 0, "-o", tmp_path / "folder.csv")[0] == 1
     assert sorted(one.name for one in tmp_path.iterdir()) == ["folder.csv", "run"]

@@ -17,7 +17,7 @@ from instrument.eventfile import names
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
 from instrument.show.formats import export
-from instrument.show.importing import import_runs
+from instrument.show.tensorboard_import import import_runs
 from instrument.values import Event, Item
 from tests.runs.build import SECONDS, framed, steps, write
 from tests.show.runs import every_kind, lineage

@@ -1,10 +1,16 @@
-"""The command line: `instrument VERB ...`, one module a verb.
+"""Run the command line: `instrument VERB ...`, one module a verb.
 
-A module has `configure(parser)`, which adds its arguments, and `run(arguments)`, which prints and returns the exit
-status. Only the module of the verb in use is imported. A verb reports a wrong call by `arguments.wrong_call(message)`,
-which prints its usage and ends it.
+The problem: fourteen verbs share options, ways to print and ways to fail, and `instrument --help` must answer at once.
 
-Exit statuses: 0 for success; 1 where nothing was found, or something is damaged or cannot be read or written, with one
+The strategy: a module of a verb has `configure(parser)`, which adds its arguments, and `run(arguments)`, which prints
+and returns the exit status. Only the module of the verb in use is imported. A verb that cannot go on raises
+`InstrumentError` or `OSError`; `main` alone turns errors into a sentence and a status. A verb reports a wrong call by
+`arguments.wrong_call(message)`, which prints its usage and ends it.
+
+Rejected: subparsers of argparse, which build the parsers of all verbs, and so import all modules, for each call; and
+click, which would be a dependency of the base install.
+
+Exit statuses: 0 for success; 1 if nothing was found, or something is damaged or cannot be read or written, with one
 sentence on stderr; 2 for a wrong call, whatever the data; 130 after Ctrl+C, as shells have it.
 """
 
@@ -26,6 +32,7 @@ from instrument import paths
 from instrument._version import __version__
 from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
+from instrument.show.cli.examples import EXAMPLES
 from instrument.show.terminal import screen, tell
 from instrument.suggestions import did_you_mean
 
@@ -65,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(ValueError):  # only the main thread may; a second Ctrl+C adds nothing
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _end(_INTERRUPTED, "interrupted")
-    except BrokenPipeError:  # whoever read has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         return _end(0)
     except (InstrumentError, OSError) as error:
         return _end(1, _sentence(error))
@@ -73,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_places(arguments: argparse.Namespace) -> None:
-    """Raise `OSError` for a URL where a verb takes a path: an output would become a folder of that name."""
+    """Raise `OSError` for a URL in the place of a path: an output would become a folder of that name."""
     for name in _PLACES:
         value = getattr(arguments, name, None)
         for place in value if isinstance(value, list) else [value]:
@@ -127,12 +134,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         words = message.partition("unrecognized arguments: ")[2].split()
         wrong = next((word.partition("=")[0] for word in words if word.startswith("--")), "")
-        known = [option for option in self._option_string_actions if option.startswith("--")]
+        choices = [option for option in self._option_string_actions if option.startswith("--")]
         choice = re.search(r"argument (\S+): invalid choice: '(.*?)' \(", message)
         if choice:
-            wrong, known = choice[2], list(self._option_string_actions[choice[1].partition("/")[0]].choices or ())
+            wrong, choices = choice[2], list(self._option_string_actions[choice[1].partition("/")[0]].choices or ())
         self.print_usage(sys.stderr)
-        sentence = f"{self.prog}: error: {message}{did_you_mean(wrong, known) if wrong else ''}"
+        sentence = f"{self.prog}: error: {message}{did_you_mean(wrong, choices) if wrong else ''}"
         self.exit(2, prose(sentence, screen(sys.stderr), "  ") + "\n")
 
 
@@ -146,10 +153,10 @@ def _overview() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"instrument {__version__}")
-    there = screen()
-    width = None if there.width is None else there.width - 2
+    target = screen()
+    width = None if target.width is None else target.width - 2
     rows = table(["VERB", Column("", 0, WRAP)], list(_VERBS.items()), Screen(width)).splitlines()[1:]
-    last = prose("`instrument VERB --help` has the options of a verb, and examples.", there)
+    last = prose("`instrument VERB --help` has the options of a verb, and examples.", target)
     parser.epilog = "\n".join(["verbs:", *(f"  {row}" for row in rows), "", last])
     return parser
 
@@ -163,7 +170,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     )
     parser.set_defaults(wrong_call=parser.error)
     import_module(f"instrument.show.cli.{f'{verb}_' if keyword.iskeyword(verb) else verb}").configure(parser)
-    examples = import_module("instrument.show.cli.examples").EXAMPLES.get(verb, ())
+    examples = EXAMPLES.get(verb, ())
     if examples:
         lines = [f"  # {meaning}\n  instrument {call}" for call, meaning in examples]
         parser.epilog = "\n\n".join([*([parser.epilog] if parser.epilog else []), "examples:", *lines])

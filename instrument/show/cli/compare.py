@@ -1,10 +1,9 @@
-"""`instrument compare RUN...`: the best and the last values of runs, and the hyper-parameters that differ."""
+"""`instrument compare RUN...`: print the best and the last values of runs, and the hyper-parameters that differ."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from instrument.errors import NoSuchRun
 from instrument.facts import compare, describe
@@ -12,7 +11,7 @@ from instrument.facts.compare import Side
 from instrument.facts.describe import Row
 from instrument.runs.points import called
 from instrument.show import options, output
-from instrument.show.runs import PATHS, Selection, tell_replaced
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell_replaced
 from instrument.show.tables import Cell, Column, escape, name, number, prose, table
 
 _SORTABLE = ("run", "best", "best_step", "last", "last_step", "points")
@@ -30,18 +29,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
-    sides, known = list[Side](), list[str]()
+    sides, names = list[Side](), list[str]()
     for run_name, opened in runs:
         sides.append(compare.read_side(run_name, opened, wanted, direction))
-        known += opened.tags().get("scalar", [])
+        names += opened.tags().get("scalar", [])
         tell_replaced(opened, wanted(opened.tags().get("scalar", [])))
     rows = compare.scalars(sides, arguments.sort, arguments.descending)
     if not rows and not wanted.takes_all:
-        raise NoSuchRun(wanted.no_match(opened, known))
+        raise NoSuchRun(wanted.no_match(opened, names))
     differences = compare.hyper_parameters(sides)
-    tables = {"runs": [one.head for one in sides], "scalars": rows, "hyper_parameters": differences}
+    tables = {"runs": [side.head for side in sides], "scalars": rows, "hyper_parameters": differences}
     if arguments.json:
         output.print_json(tables)
     elif arguments.csv:
@@ -52,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _texts(sides: Sequence[Side], rows: Sequence[Row], differences: Sequence[Row]) -> Iterator[str]:
-    yield "\n".join(prose(f"{name(one.run)}: {escape(one.path)}", "  ") for one in sides)
+    yield "\n".join(prose(f"{name(side.run)}: {escape(side.path)}", "  ") for side in sides)
     if rows:
         has_writers = len({(row["tag"], row["run"]) for row in rows}) < len(rows)
         has_gaps = any(describe.nonfinite_text(row) for row in rows)
@@ -65,9 +64,9 @@ def _texts(sides: Sequence[Side], rows: Sequence[Row], differences: Sequence[Row
     if differences:
         names = dict.fromkeys(row["name"] for row in differences)
         values = {(row["name"], row["path"]): row["value"] for row in differences}
-        lines = [[name(key), *(_value(values[key, one.path]) for one in sides)] for key in names]
-        yield table(["HYPER-PARAMETER", *(name(one.run) for one in sides)], lines)
-    without = [one.run for one in sides if not one.setup]
+        lines = [[name(key), *(_value(values[key, side.path]) for side in sides)] for key in names]
+        yield table(["HYPER-PARAMETER", *(name(side.run) for side in sides)], lines)
+    without = [side.run for side in sides if not side.setup]
     if without:
         yield prose(f"No hyper-parameters to compare: no lineage in {', '.join(map(name, without))}.")
     elif not differences and len(sides) > 1:
@@ -83,5 +82,5 @@ def _cells(row: Row, has_writers: bool, has_gaps: bool) -> Iterator[Cell]:
         yield describe.nonfinite_text(row)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return number(value) if value is None or isinstance(value, float) else name(str(value))

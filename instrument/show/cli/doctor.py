@@ -1,4 +1,4 @@
-"""`instrument doctor`: what works on this machine and what does not; exit code 0 where nothing fails, else 1."""
+"""`instrument doctor`: try what works on this machine; the exit status is 0 if nothing fails, else 1."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import tempfile
 from collections.abc import Mapping
 
-from instrument.findings import NOTE, Finding
+from instrument.doctor.examine import PACKAGES, Report, examine
+from instrument.doctor.findings import FAILS, NOTE, WORKS, Finding
 from instrument.show import output
-from instrument.show.health import PACKAGES, Report, examine
 from instrument.show.tables import GREEN, RED, YELLOW, Styled, escape, paint, prose, table
 
-_STYLES = {"works": GREEN, "fails": RED, NOTE: YELLOW}
+_STYLES = {WORKS: GREEN, FAILS: RED, NOTE: YELLOW}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(report.to_dict())
     elif arguments.csv:
-        known: dict[str, Mapping[str, str | None]] = {"system": report.system, "versions": report.versions}
-        tables = {sort: [{"name": key, "value": value} for key, value in rows.items()] for sort, rows in known.items()}
+        properties: dict[str, Mapping[str, str | None]] = {"system": report.system, "versions": report.versions}
+        tables = {
+            sort: [{"name": key, "value": value} for key, value in rows.items()] for sort, rows in properties.items()
+        }
         findings = [finding.to_dict() for finding in report.findings]
         output.print_tables({"report": [{"is_well": report.is_well}], **tables, "findings": findings})
     else:
@@ -52,14 +54,14 @@ def _show(report: Report) -> None:
     for finding in report.findings:
         if finding.advice:
             print(prose(f"{finding.name}: {escape(finding.advice)}", "  "))
-    failed = [finding for finding in report.findings if finding.status not in ("works", NOTE)]
+    failed = [finding for finding in report.findings if finding.status not in (WORKS, NOTE)]
     last = f"{len(report.findings)} checks, {len(failed)} failed" if failed else "Everything that was tried works here."
     print(paint(last, RED if failed else GREEN))
 
 
 def _cells(finding: Finding) -> tuple[str, str, str, str]:
     seconds = f"{finding.seconds:.2f}" if finding.seconds >= 0.005 else ""
-    status = finding.status.upper() if finding.status == "fails" else finding.status
+    status = finding.status.upper() if finding.status == FAILS else finding.status
     return (
         finding.name,
         Styled(status, _STYLES.get(finding.status, "")),

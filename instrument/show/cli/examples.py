@@ -1,4 +1,4 @@
-"""What the help of each verb shows of it: calls and what they are for."""
+"""Examples in the help of each verb: calls, and what they are for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`instrument export RUN... --to FORMAT -o OUT`: every point of runs in files of another format."""
+"""`instrument export RUN... --to FORMAT -o OUT`: write every point of runs into files of another format."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from instrument.facts.describe import Row
 from instrument.runs.run import Run
 from instrument.show import options, output
 from instrument.show.formats import FORMATS, export
-from instrument.show.formats.folder import Folder
+from instrument.show.formats.job import Folder
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_or_raise
 from instrument.show.output import print_written, written_row
 from instrument.show.progress import Progress
-from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    formats = "\n".join(f"  {to:<12} {one.summary}" for to, one in FORMATS.items())
+    formats = "\n".join(f"  {to:<12} {form.summary}" for to, form in FORMATS.items())
     parser.epilog = f"formats:\n{formats}"
     parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
     parser.add_argument("--to", metavar="FORMAT", choices=list(FORMATS), required=True, help=", ".join(FORMATS))
@@ -33,17 +33,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     is_one = len(runs) == 1
     Folder(arguments.out, arguments.force)  # a folder that is not empty is refused before anything is written
     written, left_out, lacking = list[Row](), list[Row](), list[Row]()
-    for run_name, found in runs:
+    for run_name, opened in runs:
         try:
             some = _export(
-                arguments, run_name, found, arguments.out if is_one else os.path.join(arguments.out, run_name)
+                arguments, run_name, opened, arguments.out if is_one else os.path.join(arguments.out, run_name)
             )
         except NoSuchRun as error:
-            lacking.append({"run": run_name, "path": found.path, "reason": str(error)})
+            lacking.append({"run": run_name, "path": opened.path, "reason": str(error)})
         else:
             written += some[0]
             left_out += some[1]
@@ -59,13 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace, run_name: str, run: Run, out: str) -> tuple[list[Row], list[Row]]:
     """Write one run into a folder; return rows for what was written, and for what was not."""
     wanted = options.chosen_tags(arguments)
-    count = sum(len(wanted(known)) for known in run.tags().values())
+    count = sum(len(wanted(names)) for names in run.tags().values())
     with Progress("export", count, "{} tags".format) as progress:
         written, left_out = export(
             run, arguments.to, out, wanted, arguments.superseded, arguments.force, _counter(progress)
         )
     reasons = [{"run": run_name, "path": run.path, "reason": reason} for reason in left_out]
-    return [written_row(run_name, run, one) for one in written], reasons
+    return [written_row(run_name, run, file) for file in written], reasons
 
 
 def _counter(progress: Progress) -> Callable[[str], None]:

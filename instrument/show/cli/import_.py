@@ -1,4 +1,4 @@
-"""`instrument import PATH... -o OUT`: TensorBoard's event files in MindSpore's dialect."""
+"""`instrument import PATH... -o OUT`: write TensorBoard's event files in MindSpore's dialect."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 
 from instrument.facts.describe import Row
 from instrument.show import output
-from instrument.show.importing import Imported, import_runs
+from instrument.show.opened_runs import tell, tell_losses
 from instrument.show.output import folders_of, print_written, written_row
-from instrument.show.runs import tell, tell_losses
+from instrument.show.tensorboard_import import Imported, import_runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +33,12 @@ def run(arguments: argparse.Namespace) -> int:
     print_written(arguments, written, left_out)
     for row in left_out:
         tell(f"not imported: {row['reason']}")
-    for one in (run for part in imported for run in part.runs):
-        tell_losses(one)
+    for opened in (run for part in imported for run in part.runs):
+        tell_losses(opened)
     return 0
 
 
 def _rows(path: str, part: Imported) -> list[Row]:
     names = [os.path.relpath(run.path, path) if os.path.isdir(path) else os.curdir for run in part.sources]
     names = [run.name if below == os.curdir else below for below, run in zip(names, part.sources, strict=True)]
-    return [written_row(*one) for one in zip(names, part.sources, part.written, strict=True)]
+    return [written_row(*fields) for fields in zip(names, part.sources, part.written, strict=True)]

@@ -1,4 +1,4 @@
-"""`instrument landscape RUN`: the loss landscapes of a run, in words, as a picture, or for other programs."""
+"""`instrument landscape RUN`: describe, draw or export the loss landscapes of a run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from instrument.atomic_write import replacing
 from instrument.errors import NoSuchRun
 from instrument.facts import landscapes
+from instrument.facts.describe import Row
 from instrument.facts.surface import SCALES, Drawing, Scale, check
 from instrument.runs.run import Run
-from instrument.show import export, page, plot
+from instrument.show import landscape_files, landscape_page, landscape_picture
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_or_raise
 from instrument.show.output import add_output_options, print_json, print_records
-from instrument.show.runs import PATHS, Selection, tell, tell_or_raise
 from instrument.show.tables import escape, name, prose, table
 from instrument.values import LossSurface
 
 _EXPORTS: dict[str, Callable[[LossSurface], bytes]] = {
-    ".vtp": export.to_vtp,
-    ".csv": export.to_csv,
-    ".npz": export.to_npz,
+    ".vtp": landscape_files.to_vtp,
+    ".csv": landscape_files.to_csv,
+    ".npz": landscape_files.to_npz,
 }
 _PICTURES = (".png", ".svg", ".pdf")
 _PAGE = ".html"
@@ -50,10 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     wrong = _wrong(arguments)
     if wrong:
         arguments.wrong_call(wrong)
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     if arguments.output is not None and len(runs) > 1:
         arguments.wrong_call(f"--output is of one run, and there are {len(runs)}; give the directory of one")
-    texts, rows, lacking = list[str](), list[dict[str, Any]](), list[NoSuchRun]()
+    texts, rows, lacking = list[str](), list[Row](), list[NoSuchRun]()
     for run_name, opened in runs.quietly():
         try:
             chosen = _chosen(opened, arguments)
@@ -61,7 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
             lacking.append(error)
             continue
         if arguments.output is not None:
-            _write(arguments, opened, *chosen[0])
+            content = _content(arguments, opened, chosen[0][1])
+            with replacing(arguments.output) as file:
+                file.write(content)
             texts.append(prose(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}", "  "))
         else:
             texts += [_heading(opened), *(_text(index, surface) for index, surface in chosen)]
@@ -97,7 +101,7 @@ def _suffix(path: str) -> str:
 
 
 def _interval_numbers(text: str) -> tuple[list[int], bool] | None:
-    """The numbers, and whether they are all of them and not just the ends; None where it is neither."""
+    """Return the numbers, and True if they are all numbers and not only the ends; None for another text."""
     ends = re.fullmatch(r"(\d+)(?:\.\.|-)(\d+)", text)
     if ends:
         return [int(ends[1]), int(ends[2])], False
@@ -105,9 +109,9 @@ def _interval_numbers(text: str) -> tuple[list[int], bool] | None:
 
 
 def _chosen(opened: Run, arguments: argparse.Namespace) -> list[tuple[int, LossSurface]]:
-    """Landscapes and their indices: all of them, or the one that is meant."""
-    found = [*enumerate(opened.landscapes)]
-    if not found:
+    """Return the indices and landscapes that the options choose."""
+    numbered = [*enumerate(opened.landscapes)]
+    if not numbered:
         unreadable = [damage.reason for damage in opened.damage if damage.reason.startswith("landscape")]
         raise NoSuchRun(
             f"run {opened.name!r} has no landscape"
@@ -116,24 +120,29 @@ def _chosen(opened: Run, arguments: argparse.Namespace) -> list[tuple[int, LossS
             "collect_landscape kept"
         )
     if arguments.index is not None:
-        if not -len(found) <= arguments.index < len(found):
-            raise NoSuchRun(f"run {opened.name!r} has no landscape {arguments.index}; it has {_listed(found)}")
-        return [found[arguments.index]]
+        if not -len(numbered) <= arguments.index < len(numbered):
+            raise NoSuchRun(f"run {opened.name!r} has no landscape {arguments.index}; it has {_listed(numbered)}")
+        return [numbered[arguments.index]]
     if arguments.interval is not None:
-        return [_of_interval(opened, found, arguments.interval)]
-    if arguments.output is not None and len(found) > 1:
-        tell(f"this is the first of {len(found)} landscapes; --index or --interval chooses another of {_listed(found)}")
-    return found
+        return [_of_interval(opened, numbered, arguments.interval)]
+    if arguments.output is not None and len(numbered) > 1:
+        tell(
+            f"this is the first of {len(numbered)} landscapes; --index or --interval chooses another of "
+            f"{_listed(numbered)}"
+        )
+    return numbered
 
 
-def _of_interval(opened: Run, found: list[tuple[int, LossSurface]], text: str) -> tuple[int, LossSurface]:
+def _of_interval(opened: Run, numbered: list[tuple[int, LossSurface]], text: str) -> tuple[int, LossSurface]:
     numbers, are_all = _interval_numbers(text) or ([], True)
-    fitting = [one for one in found if one[1].numbers.size and _numbers(one[1], are_all) == numbers]
+    fitting = [
+        candidate for candidate in numbered if candidate[1].numbers.size and _numbers(candidate[1], are_all) == numbers
+    ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise NoSuchRun(f"run {opened.name!r} has several landscapes of {text}: {_listed(fitting)}; choose by --index")
-    raise NoSuchRun(f"run {opened.name!r} has no landscape of {text}; it has {_listed(found)}")
+    raise NoSuchRun(f"run {opened.name!r} has no landscape of {text}; it has {_listed(numbered)}")
 
 
 def _numbers(surface: LossSurface, are_all: bool) -> list[int]:
@@ -141,26 +150,24 @@ def _numbers(surface: LossSurface, are_all: bool) -> list[int]:
     return numbers if are_all else [numbers[0], numbers[-1]]
 
 
-def _listed(found: list[tuple[int, LossSurface]]) -> str:
-    return ", ".join(f"{index} ({landscapes.title(surface)})" for index, surface in found)
+def _listed(numbered: list[tuple[int, LossSurface]]) -> str:
+    return ", ".join(f"{index} ({landscapes.title(surface)})" for index, surface in numbered)
 
 
-# ---------------------------------------------------------------- what is written
+# ---------------------------------------------------------------- files
 
 
-def _write(arguments: argparse.Namespace, opened: Run, index: int, surface: LossSurface) -> None:
+def _content(arguments: argparse.Namespace, opened: Run, surface: LossSurface) -> bytes:
+    """Return the content of the output file, whose name decides what it is."""
     suffix = _suffix(arguments.output)
     check(surface)
     if suffix in _EXPORTS:
-        export.write(arguments.output, _EXPORTS[suffix](surface))
-        return
+        return _EXPORTS[suffix](surface)
     drawing = _drawing(opened, surface, arguments)
     if suffix == _PAGE:
-        text = page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
-        content = text.encode(errors="backslashreplace")
-    else:
-        content = plot.picture(drawing, suffix[1:])
-    export.write(arguments.output, content)
+        page = landscape_page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
+        return page.encode(errors="backslashreplace")
+    return landscape_picture.picture(drawing, suffix[1:])
 
 
 def _drawing(opened: Run, surface: LossSurface, arguments: argparse.Namespace) -> Drawing:
@@ -173,10 +180,10 @@ def _drawing(opened: Run, surface: LossSurface, arguments: argparse.Namespace) -
 
 
 def _of_metric(surface: LossSurface, metric: str) -> LossSurface:
-    """The surface with a metric in the place of the loss; that of the path is not known."""
+    """Return the surface with a metric in the place of the loss; the metric of the path is not known."""
     if metric not in surface.metrics:
-        known = ", ".join(surface.metrics) or "none"
-        raise NoSuchRun(f"landscape {surface.tag!r} has no metric {metric!r}; it has {known}")
+        names = ", ".join(surface.metrics) or "none"
+        raise NoSuchRun(f"landscape {surface.tag!r} has no metric {metric!r}; it has {names}")
     nothing = np.full(surface.numbers.size, np.nan)
     return replace(surface, z=surface.metrics[metric], path_loss=nothing, true_loss=nothing, convergence=np.empty(0))
 

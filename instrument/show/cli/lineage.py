@@ -1,16 +1,15 @@
-"""`instrument lineage DIR...`: all runs with their hyper-parameters, metrics and data sets, a row each."""
+"""`instrument lineage DIR...`: print runs with their hyper-parameters, metrics and data sets, a row each."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from instrument.errors import NoSuchRun
 from instrument.facts import directions, query, tags
 from instrument.facts.describe import Row, leaves
 from instrument.show import options, output
-from instrument.show.runs import PATHS, Selection
+from instrument.show.opened_runs import PATHS, OpenedRuns
 from instrument.show.tables import WRAP, Cell, Column, name, number, table
 
 _OWN = ("run", "path")
@@ -36,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.descending and arguments.sort is None:
         arguments.wrong_call("--descending is for --sort; give it too")
-    runs = Selection(arguments.paths)
+    runs = OpenedRuns(arguments.paths)
     rows = list(_rows(arguments, runs))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     try:
@@ -58,19 +57,19 @@ def run(arguments: argparse.Namespace) -> int:
     return runs.status
 
 
-def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
+def _rows(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[Row]:
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     if not arguments.tag:
         wanted = tags.TagFilter(_METRICS, wanted.exclude)
     lacking, count = list[str](), 0
-    for run_name, found in runs:
+    for run_name, opened in runs:
         count += 1
-        known = found.tags().get("scalar", [])
-        if arguments.tag and not wanted(known):
-            lacking.append(wanted.no_match(found, known))
-        row = {"run": run_name, "path": found.path, **dict(leaves(found.lineage))}
-        for tag in wanted(known):
-            best = directions.best(found.scalars(tag), direction(tag))
+        names = opened.tags().get("scalar", [])
+        if arguments.tag and not wanted(names):
+            lacking.append(wanted.no_match(opened, names))
+        row = {"run": run_name, "path": opened.path, **dict(leaves(opened.lineage))}
+        for tag in wanted(names):
+            best = directions.best(opened.scalars(tag), direction(tag))
             row |= {f"{key}.{tag}": best[key] for key in ("best", "best_step")}
         yield row
     if lacking and len(lacking) == count:
@@ -78,37 +77,37 @@ def _rows(arguments: argparse.Namespace, runs: Selection) -> Iterator[Row]:
 
 
 def _chosen(arguments: argparse.Namespace, rows: list[Row], columns: list[str]) -> list[Row]:
-    """The runs that the expression lets through, in the order that was asked for; those without a value come last."""
+    """Return the runs for which the expression holds, in the order of `--sort`, those without a value last."""
     if arguments.where is not None:
         holds = query.Query(arguments.where, columns)
         rows = [row for row in rows if holds(row)]
     if arguments.sort is None:
         return rows
     column = query.resolve(arguments.sort, columns)
-    known = [row for row in rows if row.get(column) is not None]
-    known.sort(key=lambda row: query.sort_key(row[column]), reverse=arguments.descending)
-    return known + [row for row in rows if row.get(column) is None]
+    with_value = [row for row in rows if row.get(column) is not None]
+    with_value.sort(key=lambda row: query.sort_key(row[column]), reverse=arguments.descending)
+    return with_value + [row for row in rows if row.get(column) is None]
 
 
 def _wanted(arguments: argparse.Namespace, columns: list[str]) -> list[str]:
     if arguments.columns is None:
         return []
-    return [query.resolve(one.strip(), columns) for one in arguments.columns.split(",")]
+    return [query.resolve(column.strip(), columns) for column in arguments.columns.split(",")]
 
 
 def _texts(rows: list[Row], wanted: list[str], columns: list[str]) -> Iterator[str]:
-    """What differs between the runs as a table; what is the same in all of them below it."""
-    known = [column for column in columns if column not in _OWN and any(row.get(column) is not None for row in rows)]
-    differing = wanted or [column for column in known if len({_cell(row.get(column)) for row in rows}) > 1]
+    """Yield a table of what differs between the runs, and one of what is the same in all of them."""
+    recorded = [column for column in columns if column not in _OWN and any(row.get(column) is not None for row in rows)]
+    differing = wanted or [column for column in recorded if len({_cell(row.get(column)) for row in rows}) > 1]
     differing = [column for column in differing if column != "run"]
     heads = [Column("RUN", 0), *(Column(_short(column, columns), _rank(column)) for column in differing)]
     yield table(heads, [[name(row["run"]), *(_cell(row.get(column)) for column in differing)] for row in rows])
-    same = [] if wanted else [column for column in known if column not in differing]
+    same = [] if wanted else [column for column in recorded if column not in differing]
     if same:
         title = "THE SAME IN ALL" if len(rows) > 1 else "OF THIS RUN"
         head = Column(title, 0, least=40)
         yield table([head, Column("VALUE", 0, WRAP)], [[name(column), _text(rows[0][column])] for column in same])
-    if not known:
+    if not recorded:
         yield "No lineage was recorded."
 
 
@@ -119,17 +118,18 @@ def _rank(column: str) -> int:
 
 
 def _short(column: str, columns: list[str]) -> str:
-    """The shortest end of a column's name that `--where` and `--sort` take for it."""
+    """Return the shortest end of a column's name that `--where` and `--sort` take for it."""
     parts = column.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
     return name(next(end for end in ends if query.resolve(end, columns) == column))
 
 
-def _cell(value: Any) -> Cell:
-    """Numbers as they are, so that their column stands to the right."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if value is None or is_number else name(str(value))
+def _cell(value: object) -> Cell:
+    """Return a number as it is, so that its column stands to the right, and all else as a text."""
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    return name(str(value))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return number(value) if isinstance(value, float) else name(str(value))

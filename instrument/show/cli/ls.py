@@ -1,4 +1,4 @@
-"""`instrument ls DIR...`: the runs at or below directories, one a line."""
+"""`instrument ls DIR...`: list the runs at or below directories, one a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from instrument.runs.index import Index
 from instrument.runs.points import clock
 from instrument.runs.starts import RUNNING
 from instrument.show import output
-from instrument.show.runs import PATHS, Selection
+from instrument.show.opened_runs import PATHS, OpenedRuns
 from instrument.show.tables import WHOLE, Cell, Column, name, table
 from instrument.values import KINDS, LINEAGE_KINDS
 
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = Selection(arguments.paths)
+    runs = OpenedRuns(arguments.paths)
     facts = _facts(runs)
     if arguments.json:
         output.print_json([row for _, row in facts])
@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     return runs.status
 
 
-def _facts(runs: Selection) -> Iterator[tuple[str, describe.Row]]:
-    """What is missing of each run, in words, and all else."""
+def _facts(runs: OpenedRuns) -> Iterator[tuple[str, describe.Row]]:
+    """Yield the losses in words and the listing of each run, from the index if it is up to date."""
     index = Index(runs.paths, "ls")
     for run_name, run in runs.quietly():
         kept = index.facts(run)

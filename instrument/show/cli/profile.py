@@ -1,15 +1,16 @@
-"""`instrument profile PATH`: where the time of a training goes, as a report, as tables, as a timeline."""
+"""`instrument profile PATH`: explain where the time of a training goes, as a report, tables or a timeline."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from instrument.analyse import advice, chrome_trace, pipeline, report, save
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
+from instrument.facts.describe import Row
 from instrument.show import output
 from instrument.show.tables import escape, prose
 from instrument.show.terminal import screen, tell
@@ -34,7 +35,7 @@ _HELP = {
 
 
 class _Section(NamedTuple):
-    """What one option shows."""
+    """A title and the tables of one option."""
 
     title: str
     tables: list[Table]
@@ -61,29 +62,29 @@ def run(arguments: argparse.Namespace) -> int:
     wrong = _wrong(arguments)
     if wrong:
         arguments.wrong_call(wrong)
-    found = profile(arguments.path, arguments.window, arguments.device)
+    opened = profile(arguments.path, arguments.window, arguments.device)
     base = _base(arguments)
-    sections = [_Section("", _TABLES[option](found)) for option in chosen]
+    sections = [_Section("", _TABLES[option](opened)) for option in chosen]
     if base is not None:
-        comparison = found.compare(base)
+        comparison = opened.compare(base)
         sections.append(_Section(comparison.title, [*comparison.tables(), comparison.operators]))
-    written = None if arguments.timeline is None else chrome_trace.write(found.captures, arguments.timeline)
+    written = None if arguments.timeline is None else chrome_trace.write(opened.captures, arguments.timeline)
     if arguments.json:
-        output.print_json(_json(found, base, sections, arguments.timeline, written))
+        output.print_json(_json(opened, base, sections, arguments.timeline, written))
     elif arguments.csv:
-        tables = _shown(found, sections)
+        tables = _shown(opened, sections)
         columns = list(dict.fromkeys(column for table in tables for column in table.columns))
         output.print_tables({table.name: table.records() for table in tables}, columns)
     else:
-        print("\n\n".join(_texts(found, sections, arguments, written)))
+        print("\n\n".join(_texts(opened, sections, arguments, written)))
     has_report = not sections and written is None
     if not has_report or arguments.json:
-        _tell_choice(found)
+        _tell_choice(opened)
     if base is not None:
         _tell_choice(base)
-        _tell_devices(found, base)
-    _tell_incomplete(found, has_report or arguments.advice or arguments.json)
-    _tell_losses(found, written, has_report)
+        _tell_devices(opened, base)
+    _tell_incomplete(opened, has_report or arguments.advice or arguments.json)
+    _tell_losses(opened, written, has_report)
     return 0
 
 
@@ -107,7 +108,7 @@ def _wrong(arguments: argparse.Namespace) -> str:
 
 
 def _texts(
-    found: Profile, sections: list[_Section], arguments: argparse.Namespace, written: chrome_trace.Written | None
+    opened: Profile, sections: list[_Section], arguments: argparse.Namespace, written: chrome_trace.Written | None
 ) -> Iterator[str]:
     for section in sections:
         yield from filter(None, [prose(escape(section.title))])
@@ -116,73 +117,73 @@ def _texts(
     if written is not None:
         yield prose(f"{escape(arguments.timeline)}: {written.events} events; https://ui.perfetto.dev opens it", "  ")
     elif not sections:
-        yield report.text(found, screen(), has_whole_names=True)
+        yield report.text(opened, screen(), has_whole_names=True)
 
 
-def _shown(found: Profile, sections: list[_Section]) -> list[Table]:
-    """Return the tables that were asked for, each once; all of the profile where none was."""
-    return list(dict.fromkeys(table for one in sections for table in one.tables)) or save.tables(found)
+def _shown(opened: Profile, sections: list[_Section]) -> list[Table]:
+    """Return the tables that were asked for, each once; all of the profile if none was."""
+    return list(dict.fromkeys(table for section in sections for table in section.tables)) or save.tables(opened)
 
 
 def _json(
-    found: Profile,
+    opened: Profile,
     base: Profile | None,
     sections: list[_Section],
     path: str | None,
     written: chrome_trace.Written | None,
-) -> dict[str, Any]:
-    result = _window(found)
+) -> Row:
+    result = _window(opened)
     if base is not None:
         result["base"] = _window(base)
     if sections or written is None:
-        result |= {} if sections else save.to_json(found)
-        result["tables"] = {table.name: table.to_json() for table in _shown(found, sections)}
+        result |= {} if sections else save.to_json(opened)
+        result["tables"] = {table.name: table.to_json() for table in _shown(opened, sections)}
     if written is not None:
         result["timeline"] = {"file": path, **written._asdict()}
     return result
 
 
-def _window(found: Profile) -> dict[str, Any]:
+def _window(opened: Profile) -> Row:
     """Return which window of which device a profile is of."""
-    run = os.path.basename(os.path.abspath(found.path))
-    where = {"run": run, "path": found.path, "window": found.number}
-    return {**where, "device": found.device, "target": found.target}
+    run = os.path.basename(os.path.abspath(opened.path))
+    where = {"run": run, "path": opened.path, "window": opened.number}
+    return {**where, "device": opened.device, "target": opened.target}
 
 
-def _advice(found: Profile) -> Table:
-    rows = advice.advice(found)
+def _advice(opened: Profile) -> Table:
+    rows = advice.advice(opened)
     return Table(_ADVICE, {"topic": [row.topic for row in rows], "text": [row.text for row in rows]}, "Advice")
 
 
 def _advice_text(table: Table) -> str:
-    """Return sentences, which a table would cut."""
+    """Return the advice as sentences, which a table would cut."""
     sentences = [prose(escape(sentence), "  ") for sentence in table["text"].tolist()]
     return "\n".join(sentences) or prose("No advice: no figure of this profile stands out.")
 
 
-def _tell_choice(found: Profile) -> None:
-    """Which of several runs at the path this is."""
-    choice = report.choice(found)
+def _tell_choice(opened: Profile) -> None:
+    """Print on stderr which of several windows at the path was chosen."""
+    choice = report.choice(opened)
     if choice:
-        tell(f"window {found.number} of {found.path}, {choice}")
+        tell(f"window {opened.number} of {opened.path}, {choice}")
 
 
-def _tell_devices(found: Profile, base: Profile) -> None:
-    """Warn where the two sides are of different devices."""
-    sides = [(one.target, one.device) for one in (found, base)]
+def _tell_devices(opened: Profile, base: Profile) -> None:
+    """Warn if the two sides are of different devices."""
+    sides = [(side.target, side.device) for side in (opened, base)]
     if sides[0] != sides[1]:
-        new, old = (f"{one.target} {one.device} of {one.path}" for one in (found, base))
+        new, old = (f"{side.target} {side.device} of {side.path}" for side in (opened, base))
         tell(f"{new} is compared with {old}: differences may be those of the devices")
 
 
-def _tell_incomplete(found: Profile, is_told: bool) -> None:
-    """That a window is not what was asked for, unless the output has said so."""
-    if found.metadata.get("complete") is False and not is_told:
-        reason = str(found.metadata.get("reason") or "").rstrip(".")
-        tell(f"window {found.number} is not complete{f': {reason}' if reason else ''}")
+def _tell_incomplete(opened: Profile, is_told: bool) -> None:
+    """Print on stderr that a window is not complete, unless the output says so."""
+    if opened.metadata.get("complete") is False and not is_told:
+        reason = str(opened.metadata.get("reason") or "").rstrip(".")
+        tell(f"window {opened.number} is not complete{f': {reason}' if reason else ''}")
 
 
-#: What a timeline leaves out -> in words, where it has none.
+#: Reason for which a timeline leaves events out -> in words.
 _LEFT_OUT = {
     "zero_timestamp": "events without a start (a time of zero)",
     "open": "events without an end",
@@ -191,11 +192,11 @@ _LEFT_OUT = {
 }
 
 
-def _tell_losses(found: Profile, written: chrome_trace.Written | None, has_report: bool) -> None:
+def _tell_losses(opened: Profile, written: chrome_trace.Written | None, has_report: bool) -> None:
     """What is not in the output, unless the report has said so."""
     for what, amount in (written.left_out if written is not None else {}).items():
         tell(f"not in the timeline: {_LEFT_OUT.get(what, what)}: {amount}")
-    count = len(found.problems)
+    count = len(opened.problems)
     if count and not has_report:
         kinds = "1 kind" if count == 1 else f"{count} kinds"
         tell(f"{kinds} of losses in this trace, which the report lists")

@@ -17,9 +17,9 @@ from instrument.runs import folders, verify
 from instrument.runs.verify import Report
 from instrument.show import output
 from instrument.show.cli.verify import show, size
+from instrument.show.opened_runs import tell, tell_or_raise
 from instrument.show.output import folders_of
 from instrument.show.progress import Progress, in_bytes
-from instrument.show.runs import tell, tell_or_raise
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def _copy(arguments: argparse.Namespace) -> int:
             tell(note)
         _check_out(path, out)
         files += some
-        targets += [_target(one, path, out) for one in some]
+        targets += [_target(file, path, out) for file in some]
     taken = [target for target in targets if os.path.lexists(target)]
     if taken:
         raise InstrumentError(f"{taken[0]} exists; repair writes new files only, give another -o")
@@ -110,7 +110,7 @@ def _check_out(path: str, out: str) -> None:
 
 
 def _target(path: str, root: str, out: str) -> str:
-    """Where the copy of a file goes: to the same place below `out` as it has below `root`."""
+    """Return the path of a copy: its place below `out` is that of the file below `root`."""
     if os.path.isdir(root):
         return os.path.join(out, os.path.relpath(path, root))
     return os.path.join(out, os.path.basename(path)) if os.path.isdir(out) else out

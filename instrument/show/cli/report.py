@@ -1,13 +1,14 @@
-"""`instrument report RUN... -o run.html`: runs as one static page that opens without a network."""
+"""`instrument report RUN... -o run.html`: write runs into one static page that opens without a network."""
 
 from __future__ import annotations
 
 import argparse
 import os
 
+from instrument.atomic_write import replacing
 from instrument.facts.describe import Row
-from instrument.show import export, options, output, run_report
-from instrument.show.runs import PATHS, Selection, tell
+from instrument.show import options, output, report_page
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell
 from instrument.show.tables import escape, prose
 
 _ENDINGS = (".html", ".htm")
@@ -27,13 +28,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if os.path.splitext(arguments.output)[1].lower() not in _ENDINGS:
         arguments.wrong_call(f"--output is {escape(arguments.output)}; its name ends in .html")
-    runs = Selection(arguments.runs)
-    rows: list[Row] = [{"run": run_name, "path": found.path} for run_name, found in runs.pairs()]
-    made = run_report.report(
+    runs = OpenedRuns(arguments.runs)
+    rows: list[Row] = [{"run": run_name, "path": opened.path} for run_name, opened in runs.pairs()]
+    made = report_page.report(
         runs.quietly(), options.chosen_tags(arguments), options.chosen_directions(arguments), arguments.title
     )
     content = made.html.encode(errors="backslashreplace")
-    export.write(arguments.output, content)
+    with replacing(arguments.output) as file:
+        file.write(content)
     written: Row = {"file": arguments.output, "bytes": len(content), "charts": made.charts}
     left_out = [{"reason": reason} for reason in made.left_out]
     if arguments.json:

@@ -1,8 +1,9 @@
-"""`instrument scalars RUN...`: the numbers of runs, a row with a curve for each series, or every point."""
+"""`instrument scalars RUN...`: print the numbers of runs, a row with a curve for each series, or every point."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from instrument.errors import NoSuchRun
 from instrument.facts import describe, directions
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
-from instrument.show import curve, follow, options, output
-from instrument.show.runs import PATHS, Selection, tell, tell_replaced
+from instrument.show import follow, options, output, sparkline
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_replaced
 from instrument.show.tables import Cell, escape, name, prose, table, width
 
 _COLUMNS = ("run", "path", "tag", "device", "host", "step", "wall_time", "value")
@@ -42,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class _Series:
-    """The numbers that one writer recorded under one tag; of its columns the last entries where so many were asked."""
+    """The numbers that one writer recorded under one tag; `columns` has the `last` of them, if that is a number."""
 
     name: str
     run: Run
@@ -59,7 +60,7 @@ class _Series:
     def row(self) -> describe.Row:
         """Return all but the points."""
         row = {"run": self.name, "path": self.run.path, **describe.summary(self.points)}
-        del row["superseded_points"]  # those of the whole series are told beside the output
+        del row["superseded_points"]  # printed on stderr for the whole series
         return row | directions.best(self.points, self.direction)
 
 
@@ -70,41 +71,36 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.wrong_call("--descending is for --sort; give it too")
     if arguments.follow:
         return follow.follow(arguments, "scalar", _COLUMNS, lambda runs: "\n\n".join(_texts(arguments, runs)))
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     series = _series(arguments, runs)
     first = next(series, None)
     if first is None:
         return 1
-    chained = _chain(first, series)
+    chained = itertools.chain([first], series)
     if arguments.csv and arguments.sort is None:
-        output.print_csv(_COLUMNS, (row for one in chained for row in _points(one)))
+        output.print_csv(_COLUMNS, (row for entry in chained for row in _points(entry)))
     elif arguments.csv:
-        rows = _sorted(arguments, (one.row() | {"points_of": list(_points(one))} for one in chained))
+        rows = _sorted(arguments, (entry.row() | {"points_of": list(_points(entry))} for entry in chained))
         output.print_csv(_COLUMNS, (point for row in rows for point in row["points_of"]))
     elif arguments.json:
-        output.print_json(_sorted(arguments, (one.row() | {"values": one.columns()} for one in chained)))
+        output.print_json(_sorted(arguments, (entry.row() | {"values": entry.columns()} for entry in chained)))
     else:
         print("\n\n".join(_texts_of(arguments, chained)))
     return runs.status
 
 
-def _chain(first: _Series, others: Iterator[_Series]) -> Iterator[_Series]:
-    yield first
-    yield from others
-
-
-def _series(arguments: argparse.Namespace, runs: Selection) -> Iterator[_Series]:
-    """Iterate over the series of all runs; runs without one are told on stderr."""
+def _series(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[_Series]:
+    """Iterate over the series of all runs; a run without one is reported on stderr."""
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
-    for run_name, found in runs:
-        known = found.tags().get("scalar", [])
-        chosen = wanted(known)
-        if not known:
-            tell(f"{found.path}: no scalars")
+    for run_name, opened in runs:
+        names = opened.tags().get("scalar", [])
+        chosen = wanted(names)
+        if not names:
+            tell(f"{opened.path}: no scalars")
         elif not chosen:
-            tell(str(NoSuchRun(wanted.no_match(found, known))))
-        yield from _series_of(arguments, run_name, found, chosen, direction)
-        tell_replaced(found, chosen)
+            tell(str(NoSuchRun(wanted.no_match(opened, names))))
+        yield from _series_of(arguments, run_name, opened, chosen, direction)
+        tell_replaced(opened, chosen)
 
 
 def _series_of(
@@ -115,7 +111,7 @@ def _series_of(
             yield _Series(run_name, run, points, direction(tag), arguments.last)
 
 
-def _points(series: _Series) -> Iterator[tuple[Any, ...]]:
+def _points(series: _Series) -> Iterator[tuple[object, ...]]:
     head = (series.name, series.run.path, series.points.tag, *series.points.writers[0])
     return ((*head, *point) for point in zip(*series.columns().values(), strict=True))
 
@@ -128,7 +124,7 @@ def _sorted(arguments: argparse.Namespace, rows: Iterator[describe.Row]) -> list
 
 
 def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterator[str]:
-    """What is printed of runs that are followed, as they are now."""
+    """Yield the texts of runs that are followed, as they are now."""
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     series = [
         one
@@ -140,17 +136,17 @@ def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterat
 
 
 def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Iterator[str]:
-    """One table, without the columns that say nothing: the only run, the only writer, no NaN; then points.
+    """Yield one table without columns that say nothing (the only run, the only writer, no NaN), then points.
 
     The curves of a tag have one scale, so that those of several runs can be compared.
     """
     ordered = _sorted(arguments, (one.row() | {"shown": _shown(one, arguments.sort)} for one in series))
     shown = [row["shown"] for row in ordered]
-    by_tag: dict[Cell, list[curve.Reduced]] = {}
+    by_tag: dict[Cell, list[sparkline.Reduced]] = {}
     for one in shown:
         by_tag.setdefault(one.cells["tag"], []).append(one.curve)
-    scales = {tag: curve.common_scale(curves) for tag, curves in by_tag.items()}
-    marks = curve.marks(getattr(sys.stdout, "encoding", None))
+    scales = {tag: sparkline.common_scale(curves) for tag, curves in by_tag.items()}
+    marks = sparkline.marks(getattr(sys.stdout, "encoding", None))
     rows = [one.cells | {"curve": one.curve.text(marks, scales[one.cells["tag"]])} for one in shown]
     keys = [key for key in rows[0] if _tells(key, [row[key] for row in rows])]
     yield table([key.upper().replace("_", " ") for key in keys], [[row[key] for key in keys] for row in rows])
@@ -159,10 +155,10 @@ def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Itera
 
 @dataclass
 class _Shown:
-    """What is printed of a series, without its points."""
+    """The printed row of a series, and its last points as a table."""
 
     cells: dict[str, Cell]
-    curve: curve.Reduced
+    curve: sparkline.Reduced
     last_points: str
 
 
@@ -176,7 +172,7 @@ def _shown(series: _Series, sort: str | None) -> _Shown:
     cells["steps"] = f"{row['first_step']}..{row['last_step']}"
     if sort not in (*cells, *_IN_STEPS, None):
         cells |= {key: row[key] for key in (("best", "best_step") if str(sort).startswith("best") else (str(sort),))}
-    drawn = curve.reduced(series.points.value, _NARROW_CURVE if (width() or _WIDE) < _WIDE else curve.WIDTH)
+    drawn = sparkline.reduced(series.points.value, _NARROW_CURVE if (width() or _WIDE) < _WIDE else sparkline.WIDTH)
     return _Shown(cells, drawn, "" if series.last is None else _last_points(series))
 
 

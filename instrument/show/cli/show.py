@@ -13,11 +13,11 @@ from instrument.facts import describe
 from instrument.runs.points import called, clock
 from instrument.runs.run import Run
 from instrument.show import follow, options, output
-from instrument.show.runs import PATHS, Selection, tell_or_raise
+from instrument.show.opened_runs import PATHS, OpenedRuns, tell_or_raise
 from instrument.show.tables import BOLD, Cell, escape, name, number, paint, prose, table
 from instrument.wording import ranges
 
-#: Columns that are left out where they say nothing: all zero, all empty, or one writer only.
+#: Columns that are left out if they say nothing: all zero, all empty, or one writer only.
 _OPTIONAL = (
     "writer", "superseded", "superseded_points", "not finite", "nan_count", "positive_infinity_count",
     "negative_infinity_count", "mapping",
@@ -46,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.wrong_call("--superseded is for the points of tags; give --tag too")
     if arguments.follow:
         return follow.follow(arguments, "", (*_POINT, *describe.VALUE_FIELDS), lambda runs: _now(arguments, runs))
-    runs = Selection(arguments.runs)
+    runs = OpenedRuns(arguments.runs)
     reports, lacking = [], []
-    for run_name, found in runs.quietly():  # the reports have what is missing
+    for run_name, opened in runs.quietly():  # the reports have what is missing
         try:
-            reports.append(_report(arguments, run_name, found))
+            reports.append(_report(arguments, run_name, opened))
         except NoSuchRun as error:
             lacking.append(error)
     status = tell_or_raise(lacking, bool(reports))
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace, run_name: str, run: Run) -> describe.Row:
-    """Return what is shown of a run; raises `NoSuchRun` where it has no such tag or rank."""
+    """Return what is shown of a run; raise `NoSuchRun` if it has no such tag or rank."""
     wanted = options.chosen_tags(arguments)
     if arguments.rank is not None:
         run = run.of_rank(arguments.rank)
@@ -72,23 +72,23 @@ def _report(arguments: argparse.Namespace, run_name: str, run: Run) -> describe.
         return describe.overview(run, run_name, wanted)
     report = describe.series_of(run, run_name, wanted, arguments.superseded)
     if not report["series"]:
-        raise NoSuchRun(wanted.no_match(run, [tag for known in run.tags().values() for tag in known]))
+        raise NoSuchRun(wanted.no_match(run, [tag for names in run.tags().values() for tag in names]))
     return report
 
 
 def _now(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> str:
-    """What is printed of runs that are followed, as they are now."""
+    """Return the text of runs that are followed, as they are now."""
     reports = [_report(arguments, run_name, run) for run_name, run in runs]
     return "\n\n".join(text for report in reports for text in _texts(arguments, report))
 
 
 def _tables(reports: list[describe.Row]) -> dict[str, list[describe.Row]]:
-    """The rows of all runs by their sort; each names its run."""
+    """Return the rows of all runs by their sort; each row names its run."""
     tables: dict[str, list[describe.Row]] = {}
     for report in reports:
         run = {"run": report["run"], "path": report["path"]}
         if "series" in report:
-            rows = {"values": [_point(one, row) for one in report["series"] for row in one["values"]]}
+            rows = {"values": [_point(series, row) for series in report["series"] for row in series["values"]]}
         else:
             rows = {
                 "runs": [{"ranks": report["ranks"], "state": report["state"], "has_profile": report["has_profile"]}]
@@ -155,7 +155,7 @@ def _says_something(key: str, cells: list[Cell]) -> bool:
 
 
 def _cells(row: describe.Row) -> dict[str, Cell]:
-    """A row as it is shown: two steps in one cell, device and host in one, times as local time."""
+    """Return the cells of a row: two steps in one cell, device and host in one, times as local time."""
     if "first_nonfinite_step" in row:
         counts = ("nan_count", "positive_infinity_count", "negative_infinity_count")
         row = {key: value for key, value in row.items() if key not in counts} | {
@@ -186,5 +186,5 @@ def _cell(value: Any) -> Cell:
     return name(value) if isinstance(value, str) else value
 
 
-def _leaf(value: Any) -> str:
+def _leaf(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""`instrument verify PATH...`: check every frame and every value; exit code 0 where all is whole, 1 where not.
+"""`instrument verify PATH...`: check every frame and every value; the exit status is 0 if all is whole, else 1.
 
 What a ring buffer holds that outlived its recorder is checked as if it stood in the event files.
 """
@@ -8,16 +8,15 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable
-from typing import Any
 
 from instrument.errors import NoSuchRun
-from instrument.facts.describe import damage_row
+from instrument.facts.describe import Row, damage_row
 from instrument.runs import verify
 from instrument.runs.verify import Report
 from instrument.show import output
+from instrument.show.opened_runs import tell, tell_or_raise
 from instrument.show.progress import Progress, in_bytes
-from instrument.show.runs import tell, tell_or_raise
-from instrument.show.tables import escape, name, prose, table
+from instrument.show.tables import Cell, escape, name, prose, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             except OSError as error:
                 tell(f"{path} cannot be read: {error.strerror}")
             progress.advance("", size(path))
-    rings = {path: ring for one in arguments.paths for path, ring in verify.rings_at(one)}
+    rings = {path: ring for place in arguments.paths for path, ring in verify.rings_at(place)}
     for path, ring in rings.items():
         if ring.events:
             tell(
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def size(path: str) -> int:
-    """Return the size of a file in bytes, 0 where it cannot be had."""
+    """Return the size of a file in bytes, 0 if that is unknown."""
     try:
         return os.path.getsize(path)
     except OSError:
@@ -65,9 +64,9 @@ def size(path: str) -> int:
 
 
 def files_of(paths: Iterable[str]) -> tuple[list[str], int]:
-    """Return the event files at some paths, each once, and the exit status: 1 where one of the paths has none.
+    """Return the event files at some paths, each once, and the exit status: 1 if one of the paths has none.
 
-    Such a path is told on stderr. Raises `NoSuchRun` where none of them has one.
+    Such a path is reported on stderr. Raises `NoSuchRun` if none of them has one.
     """
     files, wrong = list[str](), list[NoSuchRun]()
     for path in paths:
@@ -103,8 +102,10 @@ def show(
     heads = [key.replace("_", " ").upper() for key in _columns(counted)]
     print(table(heads, [_cells(row) for row, _ in rows]))
     for _, report in rows:
-        for one in report.damage:
-            place = f"{escape(one.path)} at byte {one.offset}, {one.bytes_skipped} bytes: {escape(one.reason)}"
+        for damage in report.damage:
+            place = (
+                f"{escape(damage.path)} at byte {damage.offset}, {damage.bytes_skipped} bytes: {escape(damage.reason)}"
+            )
             print(prose(place, "  "))
     whole_count = sum(report.is_whole for _, report in rows)
     print(f"{len(rows)} file{'s' * (len(rows) != 1)}, {len(rows) - whole_count} damaged")
@@ -114,18 +115,18 @@ def _columns(counted: str) -> tuple[str, ...]:
     return "file", "bytes", "frames", counted, "damaged_places", "damaged_bytes", "unfinished_ends"
 
 
-def _row(report: Report, counted: str) -> dict[str, Any]:
-    torn = sum(one.torn for one in report.damage)
+def _row(report: Report, counted: str) -> Row:
+    torn = sum(damage.torn for damage in report.damage)
     return {
         "file": report.path,
         "bytes": report.size_bytes,
         "frames": report.frames,
         counted: report.values,
         "damaged_places": len(report.damage) - torn,
-        "damaged_bytes": sum(one.bytes_skipped for one in report.damage),
+        "damaged_bytes": sum(damage.bytes_skipped for damage in report.damage),
         "unfinished_ends": torn,
     }
 
 
-def _cells(row: dict[str, Any]) -> list[Any]:
+def _cells(row: Row) -> list[Cell]:
     return [name(value) if isinstance(value, str) else value for key, value in row.items() if key != "written"]

@@ -16,8 +16,7 @@ from instrument.errors import NoSuchRun
 from instrument.facts.encoding import plain
 from instrument.facts.tags import ALL_TAGS, TagFilter
 from instrument.runs.run import Run
-from instrument.show.formats.folder import Folder
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Folder, Job, Written
 
 
 class Format(NamedTuple):
@@ -62,7 +61,7 @@ def export(
     """
     tags = {kind: matching for kind, tags in run.tags().items() if (matching := wanted(tags))}
     if not tags and not wanted.takes_all:
-        raise NoSuchRun(wanted.no_match(run, [tag for known in run.tags().values() for tag in known]))
+        raise NoSuchRun(wanted.no_match(run, [tag for names in run.tags().values() for tag in names]))
     job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded, on_tag=on_tag)
     written = list(import_module(FORMATS[to].module).export(job))
     if FORMATS[to].with_lineage and run.lineage:

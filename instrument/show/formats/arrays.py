@@ -3,7 +3,7 @@ are arrays, which stand beside it in `STEP.npy`.
 
 A tensor is the array that was recorded (bfloat16 as float32, which holds it exactly), an image its pixels as uint8
 (height, width, channels), a histogram its buckets with the fields left, width and counts. The field `file` of a row is
-the name of its array, and empty where the value is damaged.
+the name of its array, and empty if the value is damaged.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from instrument.codec import image
 from instrument.errors import CorruptMessage
 from instrument.runs.points import Points, Scalars
 from instrument.show.formats import rows
-from instrument.show.formats.folder import safe_name
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Job, Written, safe_name
 
-#: Whoever exports asks for all pictures, large ones too, one after the other.
+#: Limit of a decoded picture: an export decodes all of them, one after the other.
 PICTURE_BYTES = 1 << 30
 _BUCKETS = ("left", "width", "counts")
 _DTYPES = {"int": "<i8", "float": "<f8", "bool": "?"}
@@ -45,7 +44,7 @@ def export(job: Job) -> Iterator[Written]:
 
 
 def file_names(points: Points, ending: str) -> Iterator[str]:
-    """A name for each point: its step, and from the second of a step on a number behind it."""
+    """Yield a file name for each point: its step, and from the second of a step on a number behind it."""
     previous, number = None, 1
     for step in points.step.tolist():
         number = number + 1 if step == previous else 1
@@ -58,9 +57,9 @@ def _scalars(points: Scalars) -> NDArray[Any]:
 
 
 def _values(job: Job, points: Points) -> NDArray[Any]:
-    """The table of the points, whose arrays are written on the way."""
+    """Write the array of each point; return the table of the points."""
     kind, folder = points.kind, safe_name(points.tag)
-    own = {name: _DTYPES[what] for name, what in rows.COLUMNS[kind].items() if what in _DTYPES}
+    own = {name: _DTYPES[form] for name, form in rows.COLUMNS[kind].items() if form in _DTYPES}
     cells: dict[str, list[Any]] = {name: [] for name in own}
     files = []
     for index, name in enumerate(file_names(points, ".npy")):
@@ -76,8 +75,8 @@ def _values(job: Job, points: Points) -> NDArray[Any]:
         files.append(name)
         for column, dtype in own.items():
             cells[column].append(getattr(value, column, np.nan if dtype == "<f8" else -1))
-    found = {name: np.array(values, own[name]) for name, values in cells.items()}
-    return _table({**rows.common(points, slice(None)), **found, "file": files})
+    arrays = {name: np.array(values, own[name]) for name, values in cells.items()}
+    return _table({**rows.common(points, slice(None)), **arrays, "file": files})
 
 
 def _table(columns: dict[str, Any]) -> NDArray[Any]:

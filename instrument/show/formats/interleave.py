@@ -1,4 +1,4 @@
-"""Series as one sequence of events: points of the same step and moment together, step by step."""
+"""Interleave series into one sequence of events: points of the same step and moment together, step by step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Column(NamedTuple):
 
 
 def events(columns: Sequence[Column]) -> Iterator[Event]:
-    """All points, ordered by step and then by time; what is equal in both keeps the order of the columns."""
+    """Yield all points as events, by step and then by time; what is equal in both keeps the order of the columns."""
     if not columns:
         return
     step = np.concatenate([column.step for column in columns])
@@ -39,7 +39,7 @@ def events(columns: Sequence[Column]) -> Iterator[Event]:
     group = _Group()
     for start in range(0, order.size, _ROWS):
         part = order[start : start + _ROWS]
-        rows = (one[part].tolist() for one in (step, wall_time, which, index))
+        rows = (array[part].tolist() for array in (step, wall_time, which, index))
         for at, moment, number, position in zip(*rows, strict=True):
             column = columns[number]
             if not group.takes(at, moment, column):
@@ -52,7 +52,7 @@ def events(columns: Sequence[Column]) -> Iterator[Event]:
 
 
 class _Group:
-    """What becomes one event."""
+    """Points that become one event."""
 
     def __init__(self, step: int = 0, wall_time: float = 0.0) -> None:
         self._step, self._wall_time = step, wall_time
@@ -60,7 +60,7 @@ class _Group:
         self._items: dict[tuple[str, str], Item] = {}
 
     def takes(self, step: int, wall_time: float, column: Column) -> bool:
-        """Whether a point belongs to it: one of the same moment whose series it does not have yet.
+        """Return True if a point belongs to it: one of the same moment whose series it does not have yet.
 
         A value that is no number is an event of its own, so that no more than one is in memory.
         """

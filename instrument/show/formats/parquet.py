@@ -26,7 +26,7 @@ def export(job: Job) -> Iterator[Written]:
     try:
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:  # releases from 26 on are there, perhaps, and refuse NumPy 1
+    except ImportError as error:  # an installed release from 26 on refuses NumPy 1
         raise InstrumentError(
             f"export to parquet needs pyarrow, which cannot be imported ({error}): pip install 'pyarrow<26'"
         ) from None
@@ -46,7 +46,7 @@ def export(job: Job) -> Iterator[Written]:
 
 def _types(kind: str, pyarrow: Any) -> dict[str, Any]:
     """Name -> type of Arrow."""
-    known = {
+    arrow = {
         "text": pyarrow.string(),
         "int": pyarrow.int64(),
         "float": pyarrow.float64(),
@@ -56,7 +56,7 @@ def _types(kind: str, pyarrow: Any) -> dict[str, Any]:
         "floats": pyarrow.list_(pyarrow.float64()),
         "array": pyarrow.list_(pyarrow.string()) if kind == "text" else pyarrow.large_binary(),
     }
-    types = {name: known[what] for name, what in rows.columns(kind).items()}
+    types = {name: arrow[form] for name, form in rows.columns(kind).items()}
     if kind == "tensor":
         types["values_dtype"] = pyarrow.string()
     return types
@@ -64,13 +64,17 @@ def _types(kind: str, pyarrow: Any) -> dict[str, Any]:
 
 def _columns(kind: str, columns: dict[str, Any]) -> dict[str, Any]:
     if kind == "text":
-        texts = [None if one is None else list(map(str, one.reshape(-1).tolist())) for one in columns["values"]]
+        texts = [None if array is None else list(map(str, array.reshape(-1).tolist())) for array in columns["values"]]
         return {**columns, "values": texts}
     if kind != "tensor":
         return columns
-    arrays = [None if one is None else _little_endian(one) for one in columns["values"]]
-    dtypes = [None if one is None else one.dtype.str for one in arrays]
-    return {**columns, "values": [None if one is None else one.tobytes() for one in arrays], "values_dtype": dtypes}
+    arrays = [None if array is None else _little_endian(array) for array in columns["values"]]
+    dtypes = [None if array is None else array.dtype.str for array in arrays]
+    return {
+        **columns,
+        "values": [None if array is None else array.tobytes() for array in arrays],
+        "values_dtype": dtypes,
+    }
 
 
 def _little_endian(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from instrument.codec import image
 from instrument.errors import CorruptMessage
 from instrument.show.formats.arrays import PICTURE_BYTES, file_names
-from instrument.show.formats.folder import safe_name
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Job, Written, safe_name
 from instrument.values import Image
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -27,7 +26,7 @@ def export(job: Job) -> Iterator[Written]:
 
 
 def _write(job: Job, tag: str) -> int:
-    """Write the pictures of a tag; how many there were."""
+    """Write the pictures of a tag; return their number."""
     job.on_tag(tag)
     points = job.run.images(tag, job.superseded)
     count = 0

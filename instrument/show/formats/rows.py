@@ -1,4 +1,4 @@
-"""Points as rows: the columns of each kind, and batches of them."""
+"""Turn points into rows: the columns of each kind, and batches of them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Batch(NamedTuple):
 
 
 def columns(kind: str) -> dict[str, str]:
-    """The columns of a kind and their types. `error` says why a value could not be read."""
+    """Return the columns of a kind and their types; `error` says why a value could not be read."""
     return {**COMMON, **COLUMNS[kind], **({} if kind == "scalar" else {"error": "text"})}
 
 
 def batches(points: Points) -> Iterator[Batch]:
-    """The points, in batches of 16384 at most and some 32 MiB; a larger value is one by itself.
+    """Yield the points in batches of at most 16384 and some 32 MiB; a larger value is a batch by itself.
 
     Columns of numbers are arrays or lists, those of other values lists.
     """
@@ -57,7 +57,7 @@ def batches(points: Points) -> Iterator[Batch]:
 
 
 def common(points: Points, part: slice) -> dict[str, Any]:
-    """The columns that every kind has, of some points."""
+    """Return the columns that every kind has, of some points."""
     writers = [points.writers[index] for index in points.writer_index[part].tolist()]
     return {
         "tag": [points.tag] * len(writers),
@@ -82,8 +82,8 @@ def _decoded(points: Points) -> Iterator[Batch]:
 
 def _batch(points: Points, start: int, values: list[dict[str, Any]]) -> Batch:
     own = [name for name in columns(points.kind) if name not in COMMON]
-    found = {name: [row.get(name) for row in values] for name in own}
-    return Batch(len(values), {**common(points, slice(start, start + len(values))), **found})
+    own_columns = {name: [row.get(name) for row in values] for name in own}
+    return Batch(len(values), {**common(points, slice(start, start + len(values))), **own_columns})
 
 
 def _bytes(cell: Any) -> int:
@@ -91,12 +91,12 @@ def _bytes(cell: Any) -> int:
 
 
 def value(points: Points, index: int) -> dict[str, Any]:
-    """The columns of its kind's own for the point at `index`; only `error` where it is damaged."""
+    """Return the columns of the kind's own for the point at `index`; only `error` if the value is damaged."""
     try:
-        found = points.decode(index)
+        decoded = points.decode(index)
     except CorruptMessage as error:
         return {"error": str(error)}
-    return _VALUES[points.kind](found)
+    return _VALUES[points.kind](decoded)
 
 
 def _tensor(tensor: Tensor) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _text(text: Text) -> dict[str, Any]:
 
 
 def _fields(kind: str) -> Callable[[Histogram | Image | Graph | Landscape], dict[str, Any]]:
-    return lambda found: {name: getattr(found, name) for name in COLUMNS[kind]}
+    return lambda decoded: {name: getattr(decoded, name) for name in COLUMNS[kind]}
 
 
 _VALUES: dict[str, Callable[[Any], dict[str, Any]]] = {

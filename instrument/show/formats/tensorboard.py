@@ -19,9 +19,8 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.runs.points import Points, Scalars
 from instrument.runs.starts import Writer
-from instrument.show.formats.folder import safe_name
 from instrument.show.formats.interleave import Column, events
-from instrument.show.formats.job import Job, Written
+from instrument.show.formats.job import Job, Written, safe_name
 from instrument.values import Event, Graph, Item
 
 _KINDS = ("scalar", "histogram", "image", "tensor", "text")
@@ -50,9 +49,9 @@ def _tell_what_stays(job: Job) -> None:
 
 
 def _names(tags: dict[str, list[str]]) -> dict[tuple[str, str], str]:
-    """What each kind and tag is called."""
+    """Return the tag under which each kind and tag is written."""
     names: dict[tuple[str, str], str] = {}
-    taken = {tag for found in tags.values() for tag in found}
+    taken = {tag for members in tags.values() for tag in members}
     owned: set[str] = set()
     for kind in _KINDS:
         for tag in tags.get(kind, ()):
@@ -68,7 +67,7 @@ def _names(tags: dict[str, list[str]]) -> dict[tuple[str, str], str]:
 
 
 def _folder(writer: Writer, writers: list[Writer]) -> str:
-    """Empty where there is one writer only."""
+    """Return the folder of a writer, an empty text if it is the only one."""
     device, host = writer
     return "" if len(writers) == 1 else safe_name(f"device {device} on {host}" if device >= 0 else host or "unknown")
 
@@ -86,7 +85,7 @@ class _Export:
         self._seconds = 0
 
     def write(self, series: list[tuple[str, Points]], is_first: bool) -> Iterator[Written]:
-        """Write series under their names, and where it `is_first` what belongs to the run as a whole."""
+        """Write series under their names, and if it `is_first` what belongs to the run as a whole."""
         extent = self._job.run.extent()
         starts = [float(points.wall_time.min()) for _, points in series if len(points)]
         start = min(starts, default=time.time())
@@ -127,9 +126,9 @@ class _Export:
         self._counts["lineage", "", 1] = len(sections)
 
     def _write_graph(self) -> None:
-        found = [point for tag in self._job.tags.get("graph", ()) for point in self._job.run.graphs(tag)]
-        if found:
-            step, wall_time, graph = max(found, key=lambda point: (point[1], point[0]))
+        graphs = [point for tag in self._job.tags.get("graph", ()) for point in self._job.run.graphs(tag)]
+        if graphs:
+            step, wall_time, graph = max(graphs, key=lambda point: (point[1], point[0]))
             assert isinstance(graph, Graph)
             self._put(1, codec.encode_others(Event(step, wall_time, [Item("graph", "", graph.data)])))
             self._counts["graph", "", 1] = 1

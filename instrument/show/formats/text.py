@@ -27,10 +27,10 @@ def export(job: Job) -> Iterator[Written]:
     """Write `KIND.csv` or `KIND.json` for each kind."""
     for kind, tags in job.tags.items():
         form = _csv(kind) if job.to == "csv" else _json(kind)
-        found = (job.points(kind, tag) for tag in tags)
+        series = (job.points(kind, tag) for tag in tags)
         name = f"{kind}.{job.to}"
         with job.folder.text(name) as file:
-            count = _write(file, form, (batch for points in found for batch in rows.batches(points)))
+            count = _write(file, form, (batch for points in series for batch in rows.batches(points)))
         yield Written(job.folder.join(name), kind, "", count)
 
 
@@ -66,7 +66,7 @@ def _write(file: IO[str], form: _Form, batches: Iterable[rows.Batch]) -> int:
 
 
 def _write_batch(file: IO[str], form: _Form, batch: rows.Batch) -> None:
-    arrays = [name for name, column in batch.columns.items() if any(isinstance(one, np.ndarray) for one in column)]
+    arrays = [name for name, column in batch.columns.items() if any(isinstance(cell, np.ndarray) for cell in column)]
     if not arrays:
         texts = [_texts(column, form.cell) for column in batch.columns.values()]
         file.write(form.between.join([form.row % row for row in zip(*texts, strict=True)]))
@@ -87,7 +87,7 @@ def _plain(column: Any) -> list[Any]:
 
 
 def _texts(column: Any, cell: Callable[[Any], str]) -> list[str]:
-    """A column of numbers or texts; those of texts have few different ones, which are made once."""
+    """Return the texts of a column of numbers or texts; equal texts, which most columns hold, are made once."""
     if isinstance(column, np.ndarray):
         is_plain = column.dtype.kind in "iu" or (column.dtype.kind == "f" and bool(np.isfinite(column).all()))
         return list(map(repr if is_plain else cell, column.tolist()))
@@ -130,14 +130,14 @@ def _base64(value: bytes) -> str:
 
 
 def _pieces(array: NDArray[Any]) -> Iterator[str]:
-    """The elements of an array in C order, as what stands between the brackets of a JSON list."""
+    """Yield the elements of an array in C order, as they stand between the brackets of a JSON list."""
     for start in range(0, array.size, _PIECE):
         part = array.flat[start : start + _PIECE]
         is_plain = part.dtype.kind in "biu" or (part.dtype.kind == "f" and bool(np.isfinite(part).all()))
-        values = part.tolist() if is_plain else [_element(one) for one in part.tolist()]
+        values = part.tolist() if is_plain else [_element(element) for element in part.tolist()]
         yield (", " if start else "") + json.dumps(values, allow_nan=False)[1:-1]
 
 
 def _element(value: Any) -> Any:
-    """A number or a text; a complex number is a text, as Python writes it."""
+    """Return a number or a text; a complex number is a text, as Python writes it."""
     return plain(value) if isinstance(value, (float, int, str)) else str(value)

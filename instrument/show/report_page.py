@@ -1,8 +1,12 @@
-"""Runs as one static page: what they are, how well they are, and every number, histogram and picture of them.
+"""Write runs as one static page: overview, health, and every number, histogram and picture of them.
 
-Each run is read, drawn and let go before the next one, so that memory grows with what is drawn and not with what was
-recorded. Charts of a tag have all runs in one scale. There is no script, and a policy in the page keeps it from loading
-anything; every text out of a file goes in escaped.
+The problem: a page of many runs must open without a network and without a script, and runs are larger than memory.
+
+The strategy: each run is read, drawn and released before the next one, so that memory grows with what is drawn and not
+with what was recorded. Curves are thinned, but keep their extremes; charts of a tag have all runs in one scale. A
+policy in the page keeps it from loading anything, and every text out of a file is escaped.
+
+Rejected: a chart library in the page. It needs a script, which mail programs and review tools do not run.
 """
 
 from __future__ import annotations
@@ -23,11 +27,12 @@ from instrument.facts import compare, describe, directions
 from instrument.facts.compare import Side
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
-from instrument.show import charts, page_tables
+from instrument.show import charts, report_tables
 from instrument.show.charts import Line
 from instrument.show.formats.pictures import png
 from instrument.show.tables import escape
 from instrument.values import Image
+from instrument.wording import listed
 
 #: First bytes of the pictures that every browser draws.
 _MEDIA = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
@@ -46,7 +51,7 @@ _ELSEWHERE = {
 
 @dataclass
 class Drawn:
-    """What is shown of one run."""
+    """The drawn parts of one run."""
 
     name: str
     path: str
@@ -62,7 +67,7 @@ class Drawn:
 
 @dataclass
 class Report:
-    """A page, how many charts and figures are in it, and in words what is not."""
+    """A page, the number of its charts and figures, and in words what was left out."""
 
     html: str
     charts: int
@@ -78,9 +83,9 @@ def report(
     """Draw runs, given with their names, as one page; `wanted` chooses the tags."""
     maker = _Maker(wanted, direction)
     drawn = [maker.drawn(number, name, run) for number, (name, run) in enumerate(runs)]
-    names = ", ".join(one.name for one in drawn[:3]) + (f" and {len(drawn) - 3} more" if len(drawn) > 3 else "")
+    names = listed([run.name for run in drawn], 3)
     sections = list(_sections(drawn, maker.left_out))
-    tags = {tag for one in drawn for tag in one.lines}
+    tags = {tag for run in drawn for tag in run.lines}
     page = Template(resources.files("instrument.show").joinpath("report.html").read_text(encoding="utf-8"))
     html = page.substitute(
         title=_text(title or names),
@@ -89,7 +94,9 @@ def report(
         sections="\n".join(_section(head, body) for head, body in sections),
         footer=_text(f"instrument {__version__}, {clock(time.time())}"),
     )
-    return Report(html, len(tags) + sum(len(found) for one in drawn for found in one.figures.values()), maker.left_out)
+    return Report(
+        html, len(tags) + sum(len(figures) for run in drawn for figures in run.figures.values()), maker.left_out
+    )
 
 
 class _Maker:
@@ -102,7 +109,7 @@ class _Maker:
         self.left_out: list[str] = []
 
     def drawn(self, number: int, name: str, run: Run) -> Drawn:
-        """Draw a run; what is read of it is not kept."""
+        """Draw a run; nothing that was read of it is kept."""
         side = compare.read_side(name, run, self._wanted, self._direction)
         made = Drawn(name, run.path, describe.listing(run, name), describe.losses_text(run), side)
         made.broken = [row for row in side.scalars if describe.nonfinite_text(row)]
@@ -125,8 +132,8 @@ class _Maker:
         for place, (writer, part) in enumerate(series.items()):
             best = directions.best(part, self._direction(points.tag))
             label = name if len(series) == 1 else f"{name}, {called(writer)}"
-            found = None if best["best"] is None else (best["best_step"], best["best"])
-            yield Line.of(label, number, place, (part.step, part.value), found)
+            mark = None if best["best"] is None else (best["best_step"], best["best"])
+            yield Line.of(label, number, place, (part.step, part.value), mark)
 
     def _histograms(self, number: int, name: str, run: Run, tag: str) -> Iterator[str]:
         series = run.histograms(tag).by_writer()
@@ -164,7 +171,7 @@ class _Maker:
             yield _figure(tag, words, f'<div class="pictures">{"".join(pictures)}</div>')
 
     def _picture(self, image: Image) -> str:
-        """Return an image as an address that holds it; empty where it has no room."""
+        """Return an image as an address that holds it, an empty text if it has no room."""
         media = next((name for start, name in _MEDIA.items() if image.data.startswith(start)), "")
         data = image.data if media else png(image)
         if len(data) > min(_PICTURE_BYTES, self._picture_bytes):
@@ -198,24 +205,24 @@ class _Maker:
 
 def _sections(drawn: Sequence[Drawn], left_out: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the headings and the bodies of the sections that have something to say."""
-    yield "Overview", page_tables.overview([(one.facts, one.losses) for one in drawn])
-    yield "Health", page_tables.health([(one.name, one.broken, one.missing, one.facts) for one in drawn], left_out)
-    sides = [one.side for one in drawn]
-    best = page_tables.best(sides)
+    yield "Overview", report_tables.overview([(run.facts, run.losses) for run in drawn])
+    yield "Health", report_tables.health([(run.name, run.broken, run.missing, run.facts) for run in drawn], left_out)
+    sides = [run.side for run in drawn]
+    best = report_tables.best(sides)
     if best:
         yield "Best values", best
-    parameters = page_tables.hyper_parameters(sides)
+    parameters = report_tables.hyper_parameters(sides)
     if parameters:
         yield "Hyper-parameters", parameters
-    tags = sorted({tag for one in drawn for tag in one.lines})
+    tags = sorted({tag for run in drawn for tag in run.lines})
     if tags:
-        yield "Scalars", page_tables.legend([one.name for one in drawn]) + "".join(_charts(drawn, tags))
+        yield "Scalars", report_tables.legend([run.name for run in drawn]) + "".join(_charts(drawn, tags))
     for kind, head in (("histogram", "Histograms"), ("image", "Pictures"), ("text", "Texts")):
-        figures = [figure for one in drawn for figure in one.figures.get(kind, ())]
+        figures = [figure for run in drawn for figure in run.figures.get(kind, ())]
         figures.sort(key=lambda figure: figure[0])  # those of a tag side by side, run by run
         if figures:
             yield head, f'<div class="charts">{"".join(figure for _, figure in figures)}</div>'
-    profiles = [(one.name, one.profile) for one in drawn if one.profile]
+    profiles = [(run.name, run.profile) for run in drawn if run.profile]
     if profiles:
         yield "Profile", "".join(_folded(name, body, is_open=len(profiles) == 1) for name, body in profiles)
 
@@ -232,7 +239,7 @@ def _charts(drawn: Sequence[Drawn], tags: Sequence[str]) -> Iterator[str]:
     for group, members in groups.items():
         yield (f"<h3>{_text(group)}</h3>" if group else "") + '<div class="charts">'
         for tag in members:
-            lines = [line for one in drawn for line in one.lines.get(tag, ())]
+            lines = [line for run in drawn for line in run.lines.get(tag, ())]
             words = "logarithmic" if charts.is_log(lines) else ""
             yield _figure(tag, words, charts.chart(lines, tag))
         yield "</div>"
@@ -244,7 +251,7 @@ def _folded(name: str, body: str, is_open: bool) -> str:
 
 def _figure(caption: str, words: str, body: str) -> str:
     small = f" <small>{_text(words)}</small>" if words else ""
-    return f"<figure><figcaption>{page_tables.short(caption)}{small}</figcaption>{body}</figure>"
+    return f"<figure><figcaption>{report_tables.short(caption)}{small}</figcaption>{body}</figure>"
 
 
 def _anchor(head: str) -> str:

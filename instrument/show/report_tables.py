@@ -14,13 +14,13 @@ from instrument.runs.points import called, clock
 from instrument.show import charts
 from instrument.show.tables import escape, name, number
 
-#: So many rows of a table are shown.
+#: Rows of a table that are shown.
 _ROWS = 500
 _NAME_CHARACTERS = 80
 
 
 def overview(runs: Sequence[tuple[Row, str]]) -> str:
-    """A row a run: what it holds, and in words what is missing."""
+    """Return a row a run: what it holds, and in words what is missing."""
     has_ranks = any(len(facts["ranks"]) > 1 for facts, _ in runs)
     rows = []
     for place, (facts, losses) in enumerate(runs):
@@ -35,7 +35,7 @@ def overview(runs: Sequence[tuple[Row, str]]) -> str:
 
 
 def health(runs: Sequence[tuple[str, Sequence[Row], Row, Row]], left_out: Sequence[str]) -> str:
-    """Values that are not finite, gaps, damage, superseded points, and what is not in the report."""
+    """Return tables of values that are not finite, gaps, damage, superseded points, and what is not in the report."""
     parts = []
     broken = [
         [_cell(short(run), "long"), _cell(short(row["tag"]), "long"), _cell(text(describe.nonfinite_text(row)))]
@@ -55,13 +55,13 @@ def health(runs: Sequence[tuple[str, Sequence[Row], Row, Row]], left_out: Sequen
     damage = [
         [
             _cell(short(run), "long"),
-            _cell(text(os.path.basename(one["file"])), "long"),
-            _number(one["offset"]),
-            _number(one["bytes_skipped"]),
-            _cell(text(one["reason"]), "long"),
+            _cell(text(os.path.basename(place["file"])), "long"),
+            _number(place["offset"]),
+            _number(place["bytes_skipped"]),
+            _cell(text(place["reason"]), "long"),
         ]
         for run, _, missing, _ in runs
-        for one in missing["damage"]
+        for place in missing["damage"]
     ]
     superseded = [
         [_cell(short(run), "long"), _number(facts["superseded_points"])]
@@ -85,17 +85,17 @@ def health(runs: Sequence[tuple[str, Sequence[Row], Row, Row]], left_out: Sequen
 
 
 def best(sides: Sequence[Side]) -> str:
-    """Of each tag the best value of each run with its step, the best run marked, and the last value."""
+    """Return the best value of each tag and run with its step, the best run marked, and the last value."""
     by_tag: dict[str, list[Row]] = {}
     for row in compare.scalars(sides):
         by_tag.setdefault(row["tag"], []).append(row)
     rows = []
-    for tag, found in by_tag.items():
-        cells = [_cell(short(tag), "long"), _cell(text(found[0]["direction"]))]
-        differs = len({row["best"] for row in found}) > 1  # else none is the best
+    for tag, tag_rows in by_tag.items():
+        cells = [_cell(short(tag), "long"), _cell(text(tag_rows[0]["direction"]))]
+        differs = len({row["best"] for row in tag_rows}) > 1  # else none is the best
         for side in sides:
-            own = [row for row in found if row["path"] == side.path]
-            is_best = differs and bool(own) and own[0]["best"] == found[0]["best"]
+            own = [row for row in tag_rows if row["path"] == side.path]
+            is_best = differs and bool(own) and own[0]["best"] == tag_rows[0]["best"]
             cells.append(_cell("<br>".join(_best(row, len(own) > 1) for row in own), "n best" if is_best else "n"))
         rows.append(cells)
     heads = ["tag", "best is", *(f"{side.run}: best (step), last" for side in sides)]
@@ -108,7 +108,7 @@ def _best(row: Row, has_writers: bool) -> str:
 
 
 def hyper_parameters(sides: Sequence[Side]) -> str:
-    """Those in which the runs differ, and folded away those that all have."""
+    """Return the hyper-parameters in which the runs differ, and folded away those that all have."""
     names = list(dict.fromkeys(name for side in sides for name in side.setup))
     differing = {row["name"] for row in compare.hyper_parameters(sides)}
     heads = ["name", *(side.run for side in sides)]
@@ -132,7 +132,7 @@ def _value(value: Any) -> str:
 
 
 def legend(names: Sequence[str]) -> str:
-    """Which colour is which run; empty for one run."""
+    """Return the colour of each run; an empty text for one run."""
     if len(names) < 2:
         return ""
     runs = "".join(f"<span>{_swatch(place)}{text(name)}</span>" for place, name in enumerate(names))
@@ -144,12 +144,12 @@ def _swatch(place: int) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """Finished cells under their heads, in a box that scrolls where it is too wide."""
-    head = "".join(f"<th>{text(one)}</th>" for one in heads)
+    """Return finished cells under their heads, in a box that scrolls if it is too wide."""
+    head = "".join(f"<th>{text(heading)}</th>" for heading in heads)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows[:_ROWS])
     more = f"<p>{len(rows) - _ROWS} more rows</p>" if len(rows) > _ROWS else ""
-    told = f"<caption>{text(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+    title = f"<caption>{text(caption)}</caption>" if caption else ""
+    return f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
 
 
 def _cell(content: str, style: str = "") -> str:
@@ -161,11 +161,11 @@ def _number(value: int) -> str:
 
 
 def short(value: str) -> str:
-    """A name as HTML, shortened in its middle; the whole of it is there for the pointer."""
+    """Return a name as HTML, shortened in its middle; the pointer shows the whole of it."""
     shown = name(value, _NAME_CHARACTERS)
     return text(shown) if shown == escape(value) else f'<span title="{text(value)}">{text(shown)}</span>'
 
 
 def text(value: Any) -> str:
-    """A text as HTML, with everything that is not printable as an escape."""
+    """Return a text as HTML, with everything that is not printable as an escape."""
     return escape_html(escape(str(value)))

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from instrument.checkup import recording
+from instrument.doctor import examine, recording
+from instrument.doctor.findings import FAILS, Failed, attempt
 from instrument.eventfile import crc
-from instrument.findings import FAILS, Failed, attempt
-from instrument.show import health
 from tests.analyse.files import cpu_window, event_file
+from tests.doctor.test_doctor import no_training
 from tests.show.runs import training
-from tests.show.test_doctor import no_training
 
 __all__ = ["no_training"]
 
@@ -32,7 +31,7 @@ def failing(check: Callable[[], str]) -> str:
 def test_wrong_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that was built for another processor."""
     monkeypatch.setattr(crc, "masked_crc", lambda pieces: 0)
-    found = {one.name: one for one in health._around(".")}
+    found = {one.name: one for one in examine._around(".")}
     assert (found["checksums"].status, found["checksums"].detail) == (FAILS, "crc32c computes a wrong checksum")
     assert found["checksums"].advice == "pip install --force-reinstall crc32c"
 
@@ -47,7 +46,7 @@ def test_memory_that_is_not_mapped_twice(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("no_training")
 def test_a_full_disk(small_disk_of: Callable[[str], Path]) -> None:
     """What was not taken is told with its reason, what was not written with the numbers."""
-    report = health.examine(str(small_disk_of("256k")))
+    report = examine.examine(str(small_disk_of("256k")))
     found = {one.name: one for one in report.findings}
     assert found["without workers"].detail == "step 101 was not taken: No space left on device"
     assert found["worker processes"].detail.startswith("of 1001 events not all are written: Stats(events=1000, ")
@@ -70,7 +69,7 @@ def test_a_fork_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def test_other_values_than_were_written(tmp_path: Path) -> None:
     """Both are told, with kind and tag."""
     training(tmp_path / "run", [4.0, 2.0, 1.0])
-    assert failing(lambda: health._read_back(str(tmp_path), {"run": {"scalar": {"loss/auto": (3, 8.0)}}})) == (
+    assert failing(lambda: examine._read_back(str(tmp_path), {"run": {"scalar": {"loss/auto": (3, 8.0)}}})) == (
         "run: scalar 'loss/auto' has 3 points of sum 7; written were 3 of sum 8"
     )
 
@@ -79,14 +78,14 @@ def test_a_profile_without_steps(tmp_path: Path) -> None:
     """As of a window without any operator and any mark of a step."""
     files = cpu_window(1)
     event_file(tmp_path, [{name: data for name, data in files.items() if name.startswith("instrument.window")}])
-    assert failing(lambda: health._read_profile(str(tmp_path))) == "the profile has no steps"
+    assert failing(lambda: examine._read_profile(str(tmp_path))) == "the profile has no steps"
 
 
 @needs_mindspore
 def test_a_mindspore_that_lacks_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are named."""
     from instrument import framework
-    from instrument.checkup import training as trial
+    from instrument.doctor import training as trial
 
     monkeypatch.setattr(framework, "probe", lambda: ["mindspore.a.b", "mindspore.c"])
     found = trial._names()
@@ -97,7 +96,7 @@ def test_a_mindspore_that_lacks_names(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_mindspore
 def test_a_training_that_is_not_recorded(small_disk_of: Callable[[str], Path]) -> None:
     """What was counted is told."""
-    from instrument.checkup import training as trial
+    from instrument.doctor import training as trial
 
     disk: Any = small_disk_of("64k")
     (disk / "ballast").write_bytes(bytes(60_000))

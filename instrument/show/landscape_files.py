@@ -1,4 +1,4 @@
-"""A landscape for other programs: CSV, NPZ, and VTP, which ParaView opens."""
+"""Encode a landscape for other programs: CSV, NPZ, and VTP, which ParaView opens."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import base64
 import csv
 import io
 import json
-import os
-import secrets
 from collections.abc import Iterator
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -24,7 +22,7 @@ _NO_NUMBER = -1
 
 
 def to_csv(surface: LossSurface) -> bytes:
-    """One line a point: `part` is grid, path or convergence; what is not finite stands as nan, inf or -inf.
+    """Return a line for each point: `part` is grid, path or convergence; what is not finite stands as nan, inf or -inf.
 
     The points of the grid come row by row, with a column for each metric. `true_loss` is that of the checkpoint itself.
     """
@@ -42,7 +40,7 @@ def to_csv(surface: LossSurface) -> bytes:
 
 
 def to_npz(surface: LossSurface) -> bytes:
-    """Arrays under names: `grid_x`, `grid_y`, `grid_z` (rows follow y), and `metric_NAME` of the same shape.
+    """Return arrays under names: `grid_x`, `grid_y`, `grid_z` (rows follow y), and `metric_NAME` of the same shape.
 
     With a path also `numbers`, `path_x`, `path_y` and `path_z` (the loss on the plane); where they are known
     `true_loss`, `unexplained`, `explained_ratio` and `convergence_point` (x, y, loss). `metadata` is JSON text.
@@ -68,7 +66,7 @@ def _metrics(surface: LossSurface) -> dict[str, Floats]:
 
 
 def to_vtp(surface: LossSurface) -> bytes:
-    """VTK PolyData: the surface as quadrilaterals, the path as vertices and as lines between them.
+    """Return VTK PolyData: the surface as quadrilaterals, the path as vertices and as lines between them.
 
     Points are those of the grid and of the path whose loss is finite, at (x, y, loss). Their `loss` is repeated as a
     value; `number` is the step or epoch of a checkpoint, and -1 on the grid; `true_loss` is NaN there.
@@ -95,7 +93,7 @@ def to_vtp(surface: LossSurface) -> bytes:
 
 
 def _grid(surface: LossSurface) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Points that are no holes (n, 3), faces without a hole at a corner (n, 4), and the edges of a line (n, 2)."""
+    """Return points that are no holes (n, 3), faces without a hole at a corner (n, 4) and edges of a line (n, 2)."""
     is_point = ~holes(surface)
     x, y = np.meshgrid(surface.x, surface.y)
     points = np.stack([x[is_point], y[is_point], surface.z[is_point]], axis=1)
@@ -107,7 +105,7 @@ def _grid(surface: LossSurface) -> tuple[Floats, NDArray[np.int64], NDArray[np.i
 
 
 def _path(surface: LossSurface) -> tuple[Floats, NDArray[np.int64], Floats, NDArray[np.int64]]:
-    """Points of the path (n, 3), their numbers and losses, and its pieces (n, 2), none of which passes a hole."""
+    """Return points of the path (n, 3), their numbers and losses, and its pieces (n, 2), which pass no hole."""
     points = np.column_stack([surface.path, surface.path_loss])
     is_point = np.asarray(np.isfinite(points).all(axis=1))
     index = np.cumsum(is_point) - 1
@@ -136,31 +134,14 @@ def _vtp(
 
 
 def _codes(text: str) -> str:
-    """A string as VTK's ASCII form has it: the numbers of its bytes, and a 0."""
+    """Return a string in VTK's ASCII form: the numbers of its bytes, and a 0."""
     return " ".join(map(str, [*text.encode(), 0]))
 
 
 def _array(name: str, values: NDArray[np.generic]) -> str:
-    """In the binary form, which has a NaN: size in bytes and data, in base64."""
+    """Return an array in the binary form, which has a NaN: size in bytes and data, in base64."""
     data = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes()
     content = base64.b64encode(np.array([len(data)], "<u8").tobytes() + data).decode()
     components = "" if values.ndim == 1 else f' NumberOfComponents="{values.shape[1]}"'
     kind = _VTK_TYPES[values.dtype.name]
     return f'<DataArray type="{kind}" Name={quoteattr(name)}{components} format="binary">{content}</DataArray>'
-
-
-def write(path: str, content: bytes) -> None:
-    """Put a file in place at once, so that nobody sees half of one; one that is there is replaced.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.part"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise

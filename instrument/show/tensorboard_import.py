@@ -1,4 +1,4 @@
-"""TensorBoard's event files in MindSpore's dialect: each file becomes one of ours, with a twin for hyper-parameters.
+"""Import TensorBoard's event files: each becomes one in MindSpore's dialect, with a twin for hyper-parameters.
 
 Values keep their steps, times and all digits; events are ordered by step. What has no place is counted and told.
 """
@@ -17,9 +17,8 @@ from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import frame, names
 from instrument.runs.event_file import EventFile
 from instrument.runs.run import Run, find_runs, read_run
-from instrument.show.formats.folder import Folder
 from instrument.show.formats.interleave import Column, events
-from instrument.show.formats.job import Written
+from instrument.show.formats.job import Folder, Written
 from instrument.values import Event, Item
 
 #: MindInsight shows no histogram with more.
@@ -27,7 +26,7 @@ _SHOWN_BUCKETS = 90
 
 
 class Imported(NamedTuple):
-    """What was written, in words what was not, the runs that were read, and of each file the run that it is of."""
+    """The files that were written with the run of each, the runs that were read, and in words what was left out."""
 
     written: list[Written]
     left_out: list[str]
@@ -48,28 +47,29 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
         OSError: a file cannot be read or written.
     """
     folder = Folder(out, force)
-    found = Imported([], [], [], [])
+    imported = Imported([], [], [], [])
     has_ours = False
     for run in find_runs(path) if os.path.isdir(path) else [read_run(path)]:
         files = [file for file in run.contents.files if file.name.kind == names.TENSORBOARD]
         if not files:
             has_ours = True
             continue
-        found.runs.append(run)
+        imported.runs.append(run)
         below = os.path.relpath(run.path, path) if os.path.isdir(path) else "."
         taken: set[str] = set()
         for file in files:
-            one = _Import(file, folder, [] if below == "." else below.split(os.sep), taken)
-            found.written.extend(one.write())
-            found.sources.extend([run] * (len(found.written) - len(found.sources)))
-            found.left_out.extend(
-                f"{os.path.normpath(os.path.join(below, os.path.basename(file.path)))}: {it}" for it in one.left_out()
+            converter = _Import(file, folder, [] if below == "." else below.split(os.sep), taken)
+            imported.written.extend(converter.write())
+            imported.sources.extend([run] * (len(imported.written) - len(imported.sources)))
+            imported.left_out.extend(
+                f"{os.path.normpath(os.path.join(below, os.path.basename(file.path)))}: {reason}"
+                for reason in converter.left_out()
             )
-    if not found.runs:
+    if not imported.runs:
         if has_ours:
             raise NoSuchRun(f"what is at {path} is in MindSpore's dialect already, and is read without an import")
         raise NoSuchRun(f"there is no event file of TensorBoard at {path}")
-    return found
+    return imported
 
 
 class _Import:
@@ -96,7 +96,7 @@ class _Import:
         return own, names.join("events", seconds, 0, names.LINEAGE_SUFFIX, host_name=name.host)
 
     def write(self) -> Iterator[Written]:
-        """Write the file and, where there are hyper-parameters, its twin."""
+        """Write the file and, for hyper-parameters, its twin."""
         columns = [column for key in sorted(self._file.points) if (column := self._column(*key)) is not None]
         with self._folder.binary(*self._below, self._names[0]) as out:
             first = self._file.first_wall_time
@@ -122,13 +122,13 @@ class _Import:
         def value(index: int) -> Any:
             raw = columns.raw[index]
             try:
-                found: Any = float(raw) if kind == "scalar" else raw()
+                decoded: Any = float(raw) if kind == "scalar" else raw()
             except CorruptMessage as error:
                 self._damaged.append(f"{kind} {name!r} at step {columns.step[index]}: {error}")
                 return None
             self._counts[kind, name] += 1
-            self._wide += kind == "histogram" and found.counts.size > _SHOWN_BUCKETS
-            return found.data if kind == "graph" else found
+            self._wide += kind == "histogram" and decoded.counts.size > _SHOWN_BUCKETS
+            return decoded.data if kind == "graph" else decoded
 
         return Column(kind, name, columns.step, columns.wall_time, value)
 
@@ -142,7 +142,7 @@ class _Import:
         return Written(self._folder.join(*self._below, self._names[1]), "hparams", "", len(hparams))
 
     def _train(self, hparams: Mapping[str, Any]) -> bytes:
-        """The hyper-parameters that MindSpore's lineage has fields for."""
+        """Return the hyper-parameters for which MindSpore's lineage has fields, as a message."""
         message = schema.message_class("TrainLineage")()
         for name, (outer, inner) in lineage.TRAIN_FIELDS.items():
             if name in hparams:
@@ -151,12 +151,12 @@ class _Import:
         return data
 
     def _custom(self, hparams: Mapping[str, Any]) -> bytes:
-        """All others, and those that the fields do not hold exactly."""
-        known = schema.message_class("TrainLineage")()
+        """Return all others as a message, and those that the fields do not hold exactly."""
+        fields = schema.message_class("TrainLineage")()
         own: dict[str, Any] = {}
         for name, value in hparams.items():
             fits = name in lineage.TRAIN_FIELDS and _set(
-                getattr(known, lineage.TRAIN_FIELDS[name][0]), lineage.TRAIN_FIELDS[name][1], value
+                getattr(fields, lineage.TRAIN_FIELDS[name][0]), lineage.TRAIN_FIELDS[name][1], value
             )
             if value is None:
                 self._lost_hparams += 1
@@ -165,7 +165,7 @@ class _Import:
         return lineage.custom_message(own) if own else b""
 
     def left_out(self) -> list[str]:
-        """In words what is not there, or not as it was."""
+        """Return in words what is left out, or not as it was."""
         left_out: list[str] = []
         for what, count in sorted(self._file.unread.items()):
             left_out.append(f"{count} of {what}: there is no place for them")
@@ -182,7 +182,7 @@ class _Import:
 
 
 def _set(message: Any, name: str, value: Any) -> bool:
-    """Set a field where it can hold a value; whether it holds it exactly."""
+    """Set a field if it can hold a value; return True if it holds it exactly."""
     try:
         if isinstance(value, float) and value.is_integer() and name != "learning_rate":
             value = int(value)

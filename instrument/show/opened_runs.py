@@ -13,7 +13,7 @@ from instrument.show.terminal import tell as tell
 PATHS = "the directory of a run or of several, or an event file"
 
 
-class Selection:
+class OpenedRuns:
     """The runs at the paths of a command, each with the name that all outputs give it.
 
     Iterating gives name and run, and releases each run before the next one, so that memory does not grow with their

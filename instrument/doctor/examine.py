@@ -1,7 +1,7 @@
-"""What there is on this machine and what works: versions, and trials in processes of their own, read back here.
+"""Examine this machine: installed versions, and trials of recording, training and profiling.
 
-A trial that dies (MindSpore may, already at its import) takes nothing else with it. What it leaves is JSON; what it
-recorded is read as any run is. Nothing of it names the user, the host or their directories.
+Trials run in processes of their own, as MindSpore may end its process, already at its import. A trial leaves its result
+as JSON; what it recorded is read here as any run is. No text names the user, the host or their directories.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from instrument._version import SUPPORTED_MINDSPORE, __version__
-from instrument.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt
+from instrument.doctor.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt
 from instrument.runs.run import Run, read_run
 
 #: Distribution -> what it is needed for, where that is no part of the base install.
@@ -50,7 +50,7 @@ _SHORT = 3
 
 @dataclass(frozen=True)
 class Report:
-    """`system` says what this machine is, `versions` what is installed (None: it is not)."""
+    """`system` describes the machine, `versions` has the installed packages (None: not installed)."""
 
     system: dict[str, str]
     versions: dict[str, str | None]
@@ -61,12 +61,12 @@ class Report:
         return all(finding.status != FAILS for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        found = [finding.to_dict() for finding in self.findings]
-        return {"is_well": self.is_well, "system": self.system, "versions": self.versions, "findings": found}
+        findings = [finding.to_dict() for finding in self.findings]
+        return {"is_well": self.is_well, "system": self.system, "versions": self.versions, "findings": findings}
 
 
 def examine(directory: str) -> Report:
-    """Try everything, in a directory that is made below `directory` and removed again.
+    """Try everything in a temporary directory below `directory`, and return the report.
 
     Raises:
         OSError: nothing can be written there.
@@ -74,7 +74,9 @@ def examine(directory: str) -> Report:
     with tempfile.TemporaryDirectory(prefix="instrument-", dir=directory) as place:
         findings = [*_around(directory), *_recording(place), *_training(place)]
     private = _Private(directory, place)
-    findings = [replace(one, detail=private(one.detail), advice=private(one.advice)) for one in findings]
+    findings = [
+        replace(finding, detail=private(finding.detail), advice=private(finding.advice)) for finding in findings
+    ]
     return Report(_system(), versions(), findings)
 
 
@@ -99,7 +101,7 @@ def _system() -> dict[str, str]:
     }
 
 
-# ---------------------------------------------------------------- what there is
+# ---------------------------------------------------------------- what is installed
 
 
 def _around(directory: str) -> Iterator[Finding]:
@@ -118,7 +120,7 @@ def _around(directory: str) -> Iterator[Finding]:
 
 
 def _numpy() -> Iterator[Finding]:
-    """NumPy 2 beside a MindSpore that was built for NumPy 1; nothing where MindSpore is not installed."""
+    """Yield a note if NumPy 2 is installed with a MindSpore that was built for NumPy 1."""
     mindspore, numpy = _version("mindspore"), _version("numpy")
     if mindspore is not None and numpy is not None and int(numpy.partition(".")[0]) >= 2:
         detail = f"{numpy}; MindSpore {mindspore} was built for NumPy 1: some of its operations and data sets fail"
@@ -143,51 +145,53 @@ def _room(name: str, directory: str, advice: str = "Runs need room; a full disk 
 
 
 def _recording(place: str) -> list[Finding]:
-    told, findings = _trial("recording", place)
-    if told:
-        processes = Finding("num_process", WORKS, f"{told['processes']} by default: half of the cores, at most 4")
+    result, findings = _trial("recording", place)
+    if result:
+        processes = Finding("num_process", WORKS, f"{result['processes']} by default: half of the cores, at most 4")
         findings.append(processes)
     return findings
 
 
 def _training(place: str) -> list[Finding]:
     if importlib.util.find_spec("mindspore") is None:
-        first, last = (".".join(map(str, one)) for one in SUPPORTED_MINDSPORE)
+        first, last = (".".join(map(str, version)) for version in SUPPORTED_MINDSPORE)
         advice = f"Reading works without it. For recording a training: MindSpore {first} to {last}."
         return [Finding("MindSpore", NOTE, "not installed", advice)]
-    told, findings = _trial("training", place)
-    if told and "profile" in told["expected"]:
+    result, findings = _trial("training", place)
+    if result and "profile" in result["expected"]:
         findings.append(attempt("reading the profile", partial(_read_profile, os.path.join(place, "profile"))))
     return findings
 
 
 def _trial(name: str, place: str) -> tuple[Mapping[str, Any], list[Finding]]:
-    """Run a trial, and read back what it recorded: what it told, and all findings."""
-    outcome = os.path.join(place, f"{name}.json")
-    died = _run(f"instrument.checkup.{name}", place, outcome, _SECONDS[name])
+    """Run a trial, and read back what it recorded; return its result and all findings."""
+    result_path = os.path.join(place, f"{name}.json")
+    failure = _run(f"instrument.doctor.{name}", place, result_path, _SECONDS[name])
     try:
-        with open(outcome, encoding="utf-8") as file:
-            told = json.load(file)
+        with open(result_path, encoding="utf-8") as file:
+            result = json.load(file)
     except (OSError, ValueError):
-        told = {}
-    findings = [Finding(**one) for one in told.get("findings", ())]
-    if died:
-        findings.append(Finding(f"the trial of {name}", FAILS, died, "Please report this, with all that stands here."))
+        result = {}
+    findings = [Finding(**fields) for fields in result.get("findings", ())]
+    if failure:
+        findings.append(
+            Finding(f"the trial of {name}", FAILS, failure, "Please report this, with all that stands here.")
+        )
         return {}, findings
-    expected = told["expected"]
+    expected = result["expected"]
     if expected:
         findings.append(attempt(f"reading {name} back", partial(_read_back, place, expected)))
-    return told, findings
+    return result, findings
 
 
-def _run(module: str, place: str, outcome: str, seconds: float) -> str:
-    """Run a module in a process of its own; why it did not end well, empty where it did."""
+def _run(module: str, place: str, result_path: str, seconds: float) -> str:
+    """Run a module in a process of its own; return why it failed, an empty text if it did not."""
     entries = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str) and "\0" not in entry]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entries)}
     environment.pop("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", None)
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", module, place, outcome],
+            [sys.executable, "-m", module, place, result_path],
             cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=seconds, check=False,
         )  # fmt: skip
@@ -202,7 +206,11 @@ def _run(module: str, place: str, outcome: str, seconds: float) -> str:
 
 
 def _read_back(place: str, expected: Mapping[str, Any]) -> str:
-    """Every run of a trial holds what was written: so many points a tag, and their sum."""
+    """Compare every run of a trial with what was written: the number of points of each tag, and their sum.
+
+    Raises:
+        Failed: they differ, or the run is damaged.
+    """
     points, started = 0, time.perf_counter()
     for directory, kinds in expected.items():
         run = read_run(os.path.join(place, directory))
@@ -210,11 +218,11 @@ def _read_back(place: str, expected: Mapping[str, Any]) -> str:
             raise Failed(f"{directory}: {(*run.damage, *run.gaps)[0]}")
         for kind, tags in kinds.items():
             for tag, (count, total) in tags.items():
-                found, summed = _sum(run, kind, tag)
-                if found != count or not np.isclose(summed, total):
-                    read_, written = f"{found} points of sum {summed:g}", f"{count} of sum {total:g}"
+                read_count, read_total = _sum(run, kind, tag)
+                if read_count != count or not np.isclose(read_total, total):
+                    read_, written = f"{read_count} points of sum {read_total:g}", f"{count} of sum {total:g}"
                     raise Failed(f"{directory}: {kind} {tag!r} has {read_}; written were {written}")
-                points += found
+                points += read_count
     return f"{points} points in {1e3 * (time.perf_counter() - started):.0f} ms, all as they were written"
 
 
@@ -227,18 +235,18 @@ def _sum(run: Run, kind: str, tag: str) -> tuple[int, float]:
 
 
 def _read_profile(path: str) -> str:
-    found = read_run(path).profile()
-    steps, operators = found.steps["step"].tolist(), len(found.operators["full_name"])
+    profile = read_run(path).profile()
+    steps, operators = profile.steps["step"].tolist(), len(profile.operators["full_name"])
     if not steps:
         raise Failed("the profile has no steps")
     return f"steps {steps[0]} to {steps[-1]}, {operators} operators"
 
 
-# ---------------------------------------------------------------- what others need not know
+# ---------------------------------------------------------------- private names
 
 
 class _Private:
-    """Takes the names of the user, the host and directories out of a text."""
+    """Replaces the names of the user, the host and directories in a text."""
 
     def __init__(self, directory: str, place: str) -> None:
         paths = ((place, "<trial>"), (os.path.abspath(directory), "<directory>"), (os.path.expanduser("~"), "~"))

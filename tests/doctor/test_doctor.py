@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from instrument import __version__
-from instrument.findings import FAILS, NOTE, WORKS, Finding, attempt
-from instrument.show import health
+from instrument.doctor import examine
+from instrument.doctor.findings import FAILS, NOTE, WORKS, Finding, attempt
 from instrument.show.cli import doctor, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,8 +87,8 @@ def test_numpy_2_beside_mindspore_is_noted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """With the cure; a reader without MindSpore may have any NumPy."""
-    installed = health._version
-    monkeypatch.setattr(health, "_version", lambda name: versions[name] if name in versions else installed(name))
+    installed = examine._version
+    monkeypatch.setattr(examine, "_version", lambda name: versions[name] if name in versions else installed(name))
     code, report = told(capsys)
     findings = [one for one in report["findings"] if one["name"] == "numpy"]
     assert code == 0
@@ -139,7 +139,7 @@ def fake_mindspore(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> 
     (folder / "mindspore").mkdir()
     (folder / "mindspore" / "__init__.py").write_text(code)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(health, "_recording", lambda place: [])
+    monkeypatch.setattr(examine, "_recording", lambda place: [])
 
 
 def test_a_mindspore_that_ends_the_process_is_a_finding(
@@ -171,7 +171,7 @@ def test_a_mindspore_that_cannot_be_imported_is_a_finding(
 @pytest.mark.usefixtures("no_training")
 def test_what_is_read_back_must_be_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that lost its end is found out."""
-    written = health._run
+    written = examine._run
 
     def cut(module: str, place: str, outcome: str, seconds: float) -> str:
         died = written(module, place, outcome, seconds)
@@ -179,8 +179,8 @@ def test_what_is_read_back_must_be_what_was_written(tmp_path: Path, monkeypatch:
         os.truncate(path, path.stat().st_size // 2)
         return died
 
-    monkeypatch.setattr(health, "_run", cut)
-    report = health.examine(str(tmp_path))
+    monkeypatch.setattr(examine, "_run", cut)
+    report = examine.examine(str(tmp_path))
     found = {finding.name: finding for finding in report.findings}
     assert found["reading recording back"].status == FAILS
     assert found["reading recording back"].detail.startswith("process: ")
@@ -200,7 +200,7 @@ def test_the_text_has_everything_and_its_advice(
 ) -> None:
     """Versions, what is absent and what it is for, each check with its reason, and a last line that sums up."""
     findings = [Finding("one", WORKS, "well", seconds=1.234), Finding("two", FAILS, "bad", "Mend it.")]
-    report = health.Report({"python": "CPython 3"}, {"instrument": "0", "psutil": None}, findings)
+    report = examine.Report({"python": "CPython 3"}, {"instrument": "0", "psutil": None}, findings)
     monkeypatch.setattr(doctor, "examine", lambda _: report)
     assert main(["doctor"]) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -246,7 +246,7 @@ def test_names_are_taken_out_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     monkeypatch.setattr(socket, "gethostname", lambda: "server-7")
-    private = health._Private("/data/ann/tmp", "/data/ann/tmp/instrument-x")
+    private = examine._Private("/data/ann/tmp", "/data/ann/tmp/instrument-x")
     assert private("no /home/ann/x, /opt/ann/y, /data/ann/tmp/instrument-x/z on server-7; ann can") == (
         "no ~/x, /opt/<user>/y, <trial>/z on <host>; ann can"
     )

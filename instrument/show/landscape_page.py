@@ -1,6 +1,6 @@
-"""One landscape as one HTML file, which opens without a network: contour, rotating surface, path, and what is known.
+"""Make one HTML file of a landscape, which opens without a network: contour, rotating surface, path and facts.
 
-Every text goes in escaped, and a policy in the page keeps it from loading anything.
+Every text is escaped, and a policy in the page keeps it from loading anything.
 """
 
 from __future__ import annotations
@@ -15,46 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from instrument.facts.surface import Drawing, Floats, Scale, holes, is_line
-from instrument.show import svg
+from instrument.facts.landscapes import legend
+from instrument.facts.surface import Drawing, Floats, Scale, is_line
+from instrument.show import landscape_svg
 from instrument.show.tables import number
 
 _COLOURS = 64
 _SHARE_DIGITS = 4
-_SCALE_WORDS = {"linear": "linear", "log": "logarithmic"}
 
 
 def html(drawing: Drawing, path: str, facts: Iterable[tuple[str, str]], rows: Sequence[Sequence[Any]]) -> str:
-    """The page of a run at `path`. `facts` are names and texts; `rows` has a row of names, then one a checkpoint."""
-    rotating = "" if is_line(drawing.surface) else _template("rotating.html").substitute(data=_data(drawing))
-    return _template("page.html").substitute(
+    """Return the page of a run at `path`: `facts` are names and texts, `rows` a row of names and one a checkpoint."""
+    rotating = "" if is_line(drawing.surface) else _template("landscape_surface.html").substitute(data=_data(drawing))
+    return _template("landscape.html").substitute(
         title=escape(drawing.title),
         subtitle=escape(path),
-        contour=svg.contour_svg(drawing),
+        contour=landscape_svg.contour_svg(drawing),
         legend=escape(legend(drawing)),
         rotating=rotating,
         facts="\n".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts),
         checkpoints=_table(rows) if rows else "",
     )
-
-
-def legend(drawing: Drawing) -> str:
-    """What the colours and the marks of a picture mean."""
-    surface, scale = drawing.surface, drawing.scale
-    is_plane = not is_line(surface)
-    words = [f"{'Colours' if is_plane else 'Heights'} are {drawing.what} on a {_SCALE_WORDS[scale.name]} scale"]
-    if scale.is_clipped:
-        words[0] += f", on which the {scale.clipped} of {surface.z.size} points above {scale.high:.6g} look the same"
-    if scale.suggests_log:
-        words.append("a logarithmic scale (--scale log) tells more of them apart")
-    if holes(surface).any():
-        count = int(holes(surface).sum())
-        words.append(f"{count} of {surface.z.size} points have no finite value and are left empty")
-    if surface.numbers.size and is_plane:
-        words.append("the line joins the checkpoints, projected on the plane, in the order of training")
-    if surface.convergence.size and is_plane:
-        words.append("the cross is the point of convergence")
-    return "; ".join(words) + "."
 
 
 def _template(name: str) -> Template:
@@ -69,19 +50,19 @@ def _table(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _data(drawing: Drawing) -> str:
-    """What the script draws: all lengths as shares of the grid's sides and of the range of losses, holes as null."""
+    """Return the JSON that the script draws: lengths as shares of a side or of the range of losses."""
     surface, scale = drawing.surface, drawing.scale
     x, y = (_shares(axis, axis) for axis in (surface.x, surface.y))
     path = [_shares(surface.x, surface.path[:, 0]), _shares(surface.y, surface.path[:, 1])]
     path += [scale.shares(surface.path_loss), scale.shares(surface.true_loss)]
-    places = [_plain(row) for row in np.stack(path, axis=1)]
+    places = [_rounded(row) for row in np.stack(path, axis=1)]
     numbered = zip(places, surface.numbers.tolist(), strict=True)
     data = {
-        "x": _plain(x),
-        "y": _plain(y),
-        "z": [_plain(row) for row in scale.shares(surface.z)],
+        "x": _rounded(x),
+        "y": _rounded(y),
+        "z": [_rounded(row) for row in scale.shares(surface.z)],
         "path": [[*place, number] for place, number in numbered if None not in place[:2]],
-        "colours": svg.hexes(_COLOURS),
+        "colours": landscape_svg.hexes(_COLOURS),
         "labels": [*_labels(surface.x, 0), *_labels(surface.y, 1)],
         "heights": _heights(drawing.what, scale),
     }
@@ -94,7 +75,7 @@ def _shares(axis: Floats, values: Floats) -> Floats:
     return np.asarray((values - low) / (high - low)) if high > low else np.full(len(values), 0.5)
 
 
-def _plain(values: Floats) -> list[float | None]:
+def _rounded(values: Floats) -> list[float | None]:
     return [round(value, _SHARE_DIGITS) if math.isfinite(value) else None for value in values.tolist()]
 
 

@@ -1,13 +1,17 @@
-"""What a check of this machine found; made by both halves, and carried between processes as JSON."""
+"""Findings of a check of this machine, and the file in which a trial hands them to the process that started it."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 WORKS, FAILS, NOTE = "works", "fails", "note"
+
+#: Directory, below that of the trial -> kind -> tag -> number of points and sum of all their numbers.
+Expected = dict[str, dict[str, dict[str, tuple[int, float]]]]
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Finding:
     advice: str = ""
     seconds: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | float]:
         return asdict(self)
 
 
@@ -29,18 +33,25 @@ class Failed(Exception):
 
 
 def attempt(name: str, check: Callable[[], str], advice: str = "") -> Finding:
-    """Run a check: what it says when it works, and else what it raises, with the `advice` for that."""
+    """Run a check; return the text that it returns, or the error that it raises and the `advice` for that."""
     started = time.perf_counter()
     try:
         status, detail, advice = WORKS, check(), ""
     except Failed as failed:
         status, detail = FAILS, str(failed)
     except Exception as error:  # noqa: BLE001  what a machine may raise is what is looked for
-        status, detail = FAILS, words(error)
+        status, detail = FAILS, error_text(error)
     return Finding(name, status, detail, advice, time.perf_counter() - started)
 
 
-def words(error: Exception) -> str:
-    """The class of an error and the first line of what it says."""
+def error_text(error: Exception) -> str:
+    """Return the class of an error and the first line of its text."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def write_result(path: str, findings: Sequence[Finding], expected: Expected, **facts: Any) -> None:
+    """Write the result of a trial as JSON: its findings, and what is to be read back from its runs."""
+    result = {"findings": [finding.to_dict() for finding in findings], "expected": expected, **facts}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(result, file)

@@ -1,4 +1,4 @@
-"""Curves small enough for a cell of a table: blocks for a terminal, SVG for a page.
+"""Draw curves that fit a cell of a table: blocks for a terminal, SVG for a page.
 
 Where there are more points than room, the first, the last, the least and the greatest are drawn all the same, and the
 same points always give the same curve. What is no finite number is marked.
@@ -25,7 +25,7 @@ Values = NDArray[np.float64]
 
 
 def marks(encoding: str | None) -> str:
-    """The marks that a terminal with this encoding can show."""
+    """Return the marks that a terminal with this encoding can show."""
     try:
         BLOCKS.encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -35,11 +35,11 @@ def marks(encoding: str | None) -> str:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What a curve keeps of a series: a value for each character, where one is no finite number, and the range."""
+    """The points of a series that a curve shows: a value a character, marks for NaN and infinities, the range."""
 
     values: Values
     has_gap: NDArray[np.bool_]
-    #: The least and the greatest finite value; None where there is none.
+    #: The least and the greatest finite value; None if there is none.
     range: tuple[float, float] | None
 
     def text(self, drawn_with: str = BLOCKS, scale: tuple[float, float] | None = None) -> str:
@@ -66,7 +66,7 @@ def reduced(values: Values, width: int = WIDTH) -> Reduced:
 
 
 def common_scale(curves: Iterable[Reduced]) -> tuple[float, float] | None:
-    """Return the range of several curves together; None where none has a finite value."""
+    """Return the range of several curves together; None if none has a finite value."""
     ranges = [curve.range for curve in curves if curve.range is not None]
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
@@ -77,7 +77,7 @@ def text(values: Values, drawn_with: str = BLOCKS, width: int = WIDTH) -> str:
 
 
 def _extremes(values: Values, is_finite: NDArray[np.bool_]) -> list[int]:
-    """Where the least and the greatest stand; the one farther from the median comes last."""
+    """Return the places of the least and the greatest; the one farther from the median comes last."""
     places = np.flatnonzero(is_finite)
     if not len(places):
         return []
@@ -95,7 +95,7 @@ def _levels(values: Values, finite: Values) -> NDArray[Any]:
 
 @np.errstate(all="ignore")  # what is no finite number is marked whatever comes out
 def _share(values: Values, finite: Values) -> Values:
-    """0 for the least of `finite` and 1 for the greatest; 0.5 where they are equal."""
+    """Map values to 0 for the least of `finite` and 1 for the greatest, 0.5 if they are equal."""
     low, high = finite.min(), finite.max()
     if not np.isfinite(high - low):
         values, low, high = values / 2, low / 2, high / 2
@@ -104,7 +104,7 @@ def _share(values: Values, finite: Values) -> Values:
 
 
 def svg(steps: NDArray[Any], values: Values, width: int = 160, height: int = 28) -> str:
-    """The values over their steps as an SVG element; red lines stand where a value is no finite number."""
+    """Return the values over their steps as an SVG element; red lines mark values that are no finite numbers."""
     if not len(values):
         return ""
     chosen = drawn(values, width)

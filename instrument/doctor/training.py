@@ -1,6 +1,6 @@
-"""The trial with MindSpore: its names that we rely on, and short trainings that are recorded and profiled.
+"""Trial with MindSpore: the names that the package relies on, and short trainings, recorded and profiled.
 
-python -m instrument.checkup.training DIRECTORY OUTCOME
+python -m instrument.doctor.training DIRECTORY RESULT
 """
 
 from __future__ import annotations
@@ -13,8 +13,17 @@ from functools import partial
 from typing import Any
 
 from instrument._version import SUPPORTED_MINDSPORE
-from instrument.checkup.outcome import Expected, leave
-from instrument.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt, words
+from instrument.doctor.findings import (
+    FAILS,
+    NOTE,
+    WORKS,
+    Expected,
+    Failed,
+    Finding,
+    attempt,
+    error_text,
+    write_result,
+)
 
 _STEPS = 6
 _PROFILED = (3, 4)
@@ -25,21 +34,21 @@ _GUIDE = (
 
 
 def main() -> None:
-    directory, outcome = sys.argv[1:]
+    directory, result_path = sys.argv[1:]
     expected: Expected = {}
     findings: list[Finding] = []
-    # What is found so far is there, whatever becomes of this process in the next part.
+    # The next part may end this process: each result is written at once.
     for part in (_mindspore, _names):
         findings.append(part())
-        leave(outcome, findings, expected)
+        write_result(result_path, findings, expected)
     if findings[0].status != FAILS:
         for mode in ("graph", "PyNative"):
             check = partial(_train, os.path.join(directory, mode), mode, expected)
             findings.append(attempt(f"training in {mode} mode", check, _GUIDE))
-            leave(outcome, findings, expected)
+            write_result(result_path, findings, expected)
         findings.append(attempt("profiling", partial(_profile, os.path.join(directory, "profile"), expected), _GUIDE))
         findings.append(_system_metrics(directory))
-    leave(outcome, findings, expected)
+    write_result(result_path, findings, expected)
 
 
 def _mindspore() -> Finding:
@@ -48,13 +57,13 @@ def _mindspore() -> Finding:
         from instrument import framework
     except Exception as error:  # noqa: BLE001  whatever keeps MindSpore from being imported
         seconds = time.perf_counter() - started
-        return Finding("MindSpore", FAILS, f"import: {words(error)}", "Install it anew.", seconds)
+        return Finding("MindSpore", FAILS, f"import: {error_text(error)}", "Install it anew.", seconds)
     seconds = time.perf_counter() - started
     version = framework.version()
     detail = f"{version} on {framework.device_target()}, imported in {seconds:.1f} s"
     first, last = SUPPORTED_MINDSPORE
     if not first <= tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) <= last:
-        tested = " to ".join(".".join(map(str, one)) for one in SUPPORTED_MINDSPORE)
+        tested = " to ".join(".".join(map(str, release)) for release in SUPPORTED_MINDSPORE)
         return Finding("MindSpore", NOTE, detail, f"Tested are {tested}; another may work.", seconds)
     return Finding("MindSpore", WORKS, detail, "", seconds)
 
@@ -72,7 +81,7 @@ def _names() -> Finding:
 
 
 def _train(directory: str, mode: str, expected: Expected, *callbacks: Any) -> str:
-    """Train a network of one layer in a mode, with the collector; what it says of the time."""
+    """Train a network of one layer in a mode, with the collector; return the time that it took, in words."""
     import mindspore as ms
     import numpy as np
     from mindspore import nn

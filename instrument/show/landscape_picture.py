@@ -1,4 +1,4 @@
-"""One landscape as a picture: contour, surface and path, by matplotlib, which is imported only here and only then."""
+"""Draw a landscape as a picture file: contour, surface and path, by matplotlib, which is imported only here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from instrument.errors import InstrumentError
-from instrument.facts.surface import Drawing, Floats, Scale, axis_titles, checkpoints, holes, is_line
-from instrument.show.page import legend
-from instrument.show.svg import LEVELS
+from instrument.facts.landscapes import legend
+from instrument.facts.surface import LEVELS, Drawing, Floats, Scale, axis_titles, checkpoints, holes, is_line
 
 _PATH_COLOUR = "#d5371f"
 _LABEL: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8}
@@ -24,7 +23,7 @@ _TITLE_CHARACTERS, _CAPTION_CHARACTERS = 9, 13
 
 
 def picture(drawing: Drawing, form: str) -> bytes:
-    """The file's content; `form` is what matplotlib takes: "png", "svg" or "pdf".
+    """Return the content of the file; `form` is "png", "svg" or "pdf".
 
     Raises:
         InstrumentError: matplotlib is not installed.
@@ -35,7 +34,7 @@ def picture(drawing: Drawing, form: str) -> bytes:
 
 
 def figure(drawing: Drawing) -> Any:
-    """A `matplotlib.figure.Figure`; raises as `picture` does."""
+    """Return a `matplotlib.figure.Figure`; raises as `picture` does."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -45,8 +44,8 @@ def figure(drawing: Drawing) -> Any:
     # A figure of its own: no window is opened, and no setting of the process is changed.
     width = 7.0 if is_line(drawing.surface) else 13.0
     made: Any = Figure(figsize=(width, 5.8), layout="constrained")
-    made.suptitle(_plain(textwrap.fill(drawing.title, int(width * _TITLE_CHARACTERS))))
-    made.supxlabel(_plain(textwrap.fill(legend(drawing), int(width * _CAPTION_CHARACTERS))), fontsize=8)
+    made.suptitle(_literal(textwrap.fill(drawing.title, int(width * _TITLE_CHARACTERS))))
+    made.supxlabel(_literal(textwrap.fill(legend(drawing), int(width * _CAPTION_CHARACTERS))), fontsize=8)
     if is_line(drawing.surface):
         _line(made.add_subplot(), drawing)
     else:
@@ -55,8 +54,8 @@ def figure(drawing: Drawing) -> Any:
     return made
 
 
-def _plain(text: str) -> str:
-    """Dollar signs would begin a formula."""
+def _literal(text: str) -> str:
+    """Escape dollar signs, which would begin a formula."""
     return text.replace("$", r"\$")
 
 
@@ -81,9 +80,9 @@ def _contour(made: Any, axes: Any, drawing: Drawing) -> None:
     x, y = axis_titles(surface)
     axes.set(xlabel=x, ylabel=y)
     axes.locator_params(nbins=6)
-    bar = made.colorbar(drawn, ax=axes, ticks=_ticks(scale))
+    bar = made.colorbar(drawn, ax=axes, ticks=[share for share, _ in scale.ticks()])
     bar.ax.set_yticklabels(_tick_labels(scale))
-    bar.set_label(_plain(f"{drawing.what}, logarithmic" if scale.name == "log" else drawing.what))
+    bar.set_label(_literal(f"{drawing.what}, logarithmic" if scale.name == "log" else drawing.what))
 
 
 def _apart(numbers: list[int], path: Floats, axes: tuple[Floats, Floats]) -> list[tuple[int, tuple[float, float]]]:
@@ -113,36 +112,38 @@ def _surface(axes: Any, drawing: Drawing) -> None:
     if min(shares.shape) > 1:
         options = {"cmap": "viridis", "vmin": 0, "vmax": 1, "linewidth": 0, "antialiased": False, "alpha": 0.9}
         axes.plot_surface(x, y, shares, rstride=step, cstride=step, **options)
-    heights = [scale.shares(values) for values in (surface.path_loss, surface.true_loss)]
+    heights = [scale.shares(losses) for losses in (surface.path_loss, surface.true_loss)]
     places = surface.path.T
     axes.plot(*places, heights[0], color=_PATH_COLOUR, linewidth=2, zorder=10)
     for x_, y_, low, high in zip(*places, *heights, strict=True):
         axes.plot([x_, x_], [y_, y_], [low, high], color=_PATH_COLOUR, linewidth=0.8, zorder=10)
-    axes.plot(*places, _own(*heights), "o", color=_PATH_COLOUR, markersize=4, zorder=11)
+    axes.plot(
+        *places,
+        np.where(np.isfinite(heights[1]), heights[1], heights[0]),
+        "o",
+        color=_PATH_COLOUR,
+        markersize=4,
+        zorder=11,
+    )
     axes.set(xlabel="x", ylabel="y", zlim=(0, 1))
     axes.locator_params(axis="x", nbins=5)
     axes.locator_params(axis="y", nbins=5)
     axes.tick_params(labelsize=8)
     axes.zaxis.set_rotate_label(False)
-    axes.set_zlabel(_plain(textwrap.shorten(drawing.what, 24, placeholder="…")), rotation=90)
-    axes.set_zticks(_ticks(scale), _tick_labels(scale))
+    axes.set_zlabel(_literal(textwrap.shorten(drawing.what, 24, placeholder="…")), rotation=90)
+    axes.set_zticks([share for share, _ in scale.ticks()], _tick_labels(scale))
     axes.tick_params(axis="z", pad=8)
     axes.zaxis.labelpad = 22
     axes.set_box_aspect(None, zoom=0.85)  # a label outside the cube would be cut off otherwise
-
-
-def _own(projected: Floats, own: Floats) -> Floats:
-    """The losses of the checkpoints, and those on the plane where they are not known."""
-    return np.where(np.isfinite(own), own, projected)
 
 
 def _line(axes: Any, drawing: Drawing) -> None:
     surface, scale = drawing.surface, drawing.scale
     axes.plot(surface.x, np.where(holes(surface)[0], np.nan, surface.z[0]), color=_PATH_COLOUR, marker=".")
     axes.plot(surface.path[:, 0], surface.path_loss, "o", color="black")
-    for one in checkpoints(surface):
-        if math.isfinite(one.x) and math.isfinite(one.path_loss):
-            axes.annotate(str(one.number), (one.x, one.path_loss), **_LABEL)
+    for checkpoint in checkpoints(surface):
+        if math.isfinite(checkpoint.x) and math.isfinite(checkpoint.path_loss):
+            axes.annotate(str(checkpoint.number), (checkpoint.x, checkpoint.path_loss), **_LABEL)
     if scale.name == "log":
         axes.set_yscale("symlog", linthresh=scale.linear_below) if scale.linear_below else axes.set_yscale("log")
     if scale.is_clipped:
@@ -150,11 +151,6 @@ def _line(axes: Any, drawing: Drawing) -> None:
     axes.set(xlabel=axis_titles(surface)[0], ylabel=drawing.what)
 
 
-def _ticks(scale: Scale) -> list[float]:
-    return np.linspace(0, 1, 5).tolist() if scale.high > scale.low else [0.5]
-
-
 def _tick_labels(scale: Scale) -> list[str]:
-    losses = scale.losses(np.array(_ticks(scale))).tolist()
-    labels = [f"{loss:.3g}" for loss in losses]
+    labels = [f"{loss:.3g}" for _, loss in scale.ticks()]
     return [*labels[:-1], f"≥ {labels[-1]}"] if scale.is_clipped else labels

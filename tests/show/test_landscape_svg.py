@@ -7,14 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from instrument.show.contour import lines
+from instrument.show import landscape_svg
+from instrument.show.landscape_svg import contour_lines
 
 X, Y = np.array([0.0, 1.0]), np.array([0.0, 10.0])
 
 
 def pieces(z: list[list[float]], level: float) -> list[tuple[tuple[float, float], ...]]:
     """Each piece as its two ends in order, and all in order."""
-    found = lines(X, Y, np.array(z), level).tolist()
+    found = contour_lines(X, Y, np.array(z), level).tolist()
     return sorted(tuple(sorted([(piece[0], piece[1]), (piece[2], piece[3])])) for piece in found)
 
 
@@ -50,7 +51,7 @@ def test_a_cell_with_a_hole_has_no_line(hole: float) -> None:
     for place in range(4):
         z = np.array([0.0, 0.0, 1.0, 1.0])
         z[place] = hole
-        assert lines(X, Y, z.reshape(2, 2), 0.5).shape == (0, 4)
+        assert contour_lines(X, Y, z.reshape(2, 2), 0.5).shape == (0, 4)
 
 
 def test_a_circle(rng: np.random.Generator) -> None:
@@ -58,7 +59,7 @@ def test_a_circle(rng: np.random.Generator) -> None:
     middle = rng.uniform(-0.2, 0.2, 2)
     x, y = np.linspace(-2, 2, 81), np.linspace(-2, 2, 61)
     z = np.hypot(*np.meshgrid(x - middle[0], y - middle[1]))
-    found = lines(x, y, z, 1.0)
+    found = contour_lines(x, y, z, 1.0)
     ends = found.reshape(-1, 2)
     assert np.abs(np.hypot(*(ends - middle).T) - 1).max() < 1e-3
     _, counts = np.unique(ends.round(9), axis=0, return_counts=True)
@@ -69,5 +70,25 @@ def test_a_circle(rng: np.random.Generator) -> None:
 
 def test_a_single_row_has_no_lines() -> None:
     """Nor has a single point."""
-    assert lines(X, np.zeros(1), np.array([[0.0, 1.0]]), 0.5).shape == (0, 4)
-    assert lines(np.zeros(1), np.zeros(1), np.zeros((1, 1)), 0.0).shape == (0, 4)
+    assert contour_lines(X, np.zeros(1), np.array([[0.0, 1.0]]), 0.5).shape == (0, 4)
+    assert contour_lines(np.zeros(1), np.zeros(1), np.zeros((1, 1)), 0.0).shape == (0, 4)
+
+
+def test_colours() -> None:
+    """From dark to light, black where there is no share."""
+    assert landscape_svg.hexes(2) == ["#440154", "#fde725"]
+    assert landscape_svg.colours(np.array([[0.0, math.nan]])).tolist() == [[[0x44, 0x01, 0x54], [0, 0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (-10.3, 1.72, [-10.0, -5.0, 0.0]),
+        (-3e-7, 2e-7, [-3e-7, -2e-7, -1e-7, 0.0, 1e-7, 2e-7]),
+        (5.0, 5.0, [5.0]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    """And lie between the ends, these included."""
+    assert landscape_svg.ticks(low, high) == pytest.approx(expected, abs=1e-20)

@@ -1,4 +1,4 @@
-"""The contour of a landscape as SVG: colours, levels, holes, path. Nothing in it is loaded from anywhere else."""
+"""Draw the contour of a landscape as SVG: colours, levels, holes, path. It loads nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.facts.surface import Drawing, Floats, axis_titles, checkpoints, is_line, unit
-from instrument.show import contour
+from instrument.facts.surface import LEVELS, Drawing, Floats, axis_titles, checkpoints, is_line, unit
 from instrument.values import LossSurface
 
-LEVELS = 12
 #: Dark to light at even steps, told apart by colour-blind eyes too: viridis, by S. van der Walt and N. Smith (CC0).
 _ANCHORS = (
     0x440154, 0x482878, 0x3E4989, 0x31688E, 0x26828E, 0x1F9E89, 0x35B779, 0x6ECE58, 0xB5DE2B, 0xFDE725,
@@ -24,13 +22,12 @@ _ANCHORS = (
 _SIDE, _LEFT, _TOP = 420, 82, 30
 _WIDTH, _HEIGHT = _LEFT + _SIDE + 104, _TOP + _SIDE + 62
 _BAR = _LEFT + _SIDE + 18
-_TICKS = 5
 #: Pixels of a side where the values of an axis are not evenly apart.
 _UNEVEN_PIXELS = 512
 
 
 def colours(shares: Floats) -> NDArray[np.uint8]:
-    """Red, green and blue of shares of any shape, in a new last axis; black where a share is NaN."""
+    """Return red, green and blue for shares of any shape, in a new last axis; black for NaN."""
     anchors = np.array([[anchor >> shift & 255 for shift in (16, 8, 0)] for anchor in _ANCHORS])
     position = np.nan_to_num(shares) * (len(anchors) - 1)
     channels = [np.interp(position, np.arange(len(anchors)), anchors[:, channel]) for channel in range(3)]
@@ -40,12 +37,12 @@ def colours(shares: Floats) -> NDArray[np.uint8]:
 
 
 def hexes(count: int) -> list[str]:
-    """So many colours, from the lowest to the highest loss."""
+    """Return `count` colours from the lowest to the highest loss."""
     return ["#" + bytes(colour).hex() for colour in colours(np.linspace(0, 1, count))]
 
 
-def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
-    """About `count` round numbers between `low` and `high`."""
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Return about `count` round numbers between `low` and `high`."""
     if not (high - low) / count > 0 or not math.isfinite(high - low):
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / count))
@@ -55,7 +52,7 @@ def ticks(low: float, high: float, count: int = _TICKS) -> list[float]:
 
 
 def contour_svg(drawing: Drawing) -> str:
-    """An `<svg>` element."""
+    """Return an `<svg>` element."""
     parts = _line(drawing) if is_line(drawing.surface) else _plane(drawing)
     name = escape(f"{drawing.what}: {drawing.title}")
     return "\n".join(
@@ -64,7 +61,7 @@ def contour_svg(drawing: Drawing) -> str:
 
 
 class _Frame:
-    """From values to places in the picture."""
+    """Maps values to places in the picture."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         self._x, self._y = x, y
@@ -116,7 +113,7 @@ def _plane(drawing: Drawing) -> Iterator[str]:
         f'style="image-rendering:pixelated" href="{_picture(surface, shares)}"/>'
     )
     for level in scale.levels(LEVELS).tolist():
-        pieces = contour.lines(surface.x, surface.y, shares, level).tolist()
+        pieces = contour_lines(surface.x, surface.y, shares, level).tolist()
         if pieces:
             drawn = "".join(f"M{frame.place(*piece[:2])}L{frame.place(*piece[2:])}" for piece in pieces)
             loss = float(scale.losses(np.array(level)))
@@ -134,7 +131,7 @@ def _plane(drawing: Drawing) -> Iterator[str]:
 
 
 def _line(drawing: Drawing) -> Iterator[str]:
-    """Along one axis: the loss upwards, with a gap at a hole."""
+    """Draw the losses along one axis, with a gap at each hole."""
     surface, scale = drawing.surface, drawing.scale
     low, high = scale.shares(np.array([scale.low, scale.high]))
     frame = _Frame((float(surface.x[0]), float(surface.x[-1])), (float(low), float(high)))
@@ -152,21 +149,21 @@ def _line(drawing: Drawing) -> Iterator[str]:
 
 
 def _ends(axis: Floats) -> tuple[float, float]:
-    """Of the picture: half a cell further out than the outermost points, which are in the middle of their pixels."""
+    """Return the ends of the picture: half a cell beyond the outermost points, which are middles of their pixels."""
     if len(axis) == 1:
         return float(axis[0]) - 0.5, float(axis[0]) + 0.5
     return float(axis[0] - (axis[1] - axis[0]) / 2), float(axis[-1] + (axis[-1] - axis[-2]) / 2)
 
 
 def _picture(surface: LossSurface, shares: Floats) -> str:
-    """One pixel a point, or more where points are not evenly apart, each as its nearest point; holes transparent."""
+    """Return the address of a picture: a pixel a point, or its nearest point if they are uneven; holes transparent."""
     nearest = shares[np.ix_(_nearest(surface.y)[::-1], _nearest(surface.x))]
     pixels = np.dstack([colours(nearest), np.where(np.isnan(nearest), 0, 255).astype(np.uint8)])
     return "data:image/png;base64," + base64.b64encode(_png(pixels)).decode()
 
 
 def _nearest(axis: Floats) -> NDArray[np.intp]:
-    """The point of each pixel along an axis."""
+    """Return the index of the point of each pixel along an axis."""
     apart = np.diff(axis)
     if len(axis) < 3 or np.ptp(apart) < 1e-3 * apart.max():
         return np.arange(len(axis))
@@ -176,7 +173,7 @@ def _nearest(axis: Floats) -> NDArray[np.intp]:
 
 
 def _png(pixels: NDArray[np.uint8]) -> bytes:
-    """A picture of (height, width, 4): red, green, blue, opacity."""
+    """Encode pixels of (height, width, 4) as PNG: red, green, blue, opacity."""
     height, width, _ = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
     header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
@@ -196,8 +193,7 @@ def _bar(drawing: Drawing) -> Iterator[str]:
     for index, colour in enumerate(reversed(hexes(_BAR_STEPS))):
         top = _TOP + _SIDE * index / _BAR_STEPS
         yield f'<rect x="{_BAR}" y="{top:.2f}" width="14" height="{_SIDE / _BAR_STEPS + 0.5:.2f}" fill="{colour}"/>'
-    for share in np.linspace(0, 1, _TICKS).tolist() if scale.high > scale.low else [0.5]:
-        loss = float(scale.losses(np.array(share)))
+    for share, loss in scale.ticks():
         sign = "\u2265 " if scale.is_clipped and share == 1 else ""
         top = _TOP + _SIDE * (1 - share)
         yield f'<text x="{_BAR + 20}" y="{top + 4:.2f}">{sign}{loss:.4g}</text>'
@@ -216,21 +212,21 @@ _DEFINITIONS = (
 
 
 def _path(surface: LossSurface, frame: _Frame, heights: list[float]) -> Iterator[str]:
-    """The checkpoints where they are projected to, in their order; `heights` are theirs in the frame."""
+    """Draw the checkpoints in their order, where they are projected to; `heights` are their places in the frame."""
     path = [
-        (one, frame.place(one.x, height))
-        for one, height in zip(checkpoints(surface), heights, strict=True)
-        if math.isfinite(one.x) and math.isfinite(height)
+        (checkpoint, frame.place(checkpoint.x, height))
+        for checkpoint, height in zip(checkpoints(surface), heights, strict=True)
+        if math.isfinite(checkpoint.x) and math.isfinite(height)
     ]
     yield '<g clip-path="url(#inside)">'
     if len(path) > 1:
         places = " ".join(place for _, place in path)
         yield from (f'<polyline class="{name}" points="{places}"/>' for name in ("under", "path"))
-    for one, place in path:
+    for checkpoint, place in path:
         left, top = place.split(",")
-        words = escape(f"{unit(surface)} {one.number}: loss {one.path_loss:.6g} on the plane")
+        words = escape(f"{unit(surface)} {checkpoint.number}: loss {checkpoint.path_loss:.6g} on the plane")
         yield f'<circle class="point" cx="{left}" cy="{top}" r="4.5"><title>{words}</title></circle>'
-    numbered = ((str(one.number), place.split(",")) for one, place in path)
+    numbered = ((str(checkpoint.number), place.split(",")) for checkpoint, place in path)
     yield from _numbers([(text, float(left), float(top)) for text, (left, top) in numbered])
     yield "</g>"
 
@@ -245,3 +241,48 @@ def _numbers(places: Sequence[tuple[str, float, float]]) -> Iterator[str]:
         if all(abs(row - other) >= _ROW or start > end or start + width < begin for begin, end, other in taken):
             taken.append((start, start + width, row))
             yield f'<text class="number" x="{start:.2f}" y="{row:.2f}">{text}</text>'
+
+
+# ---------------------------------------------------------------- lines of equal loss, by marching squares
+
+_Edges = tuple[tuple[int, int], ...]
+
+# Corners of a cell, and with them its edges, go round: edge 0 leads from corner 0 to corner 1, edge 3 from 3 to 0.
+_CORNER_ROW = np.array([0, 0, 1, 1])
+_CORNER_COLUMN = np.array([0, 1, 1, 0])
+#: Corners on the other side than corner 3, as bits from corner 0 on -> the two edges between which a line goes.
+_LINES: dict[int, _Edges] = {1: ((3, 0),), 2: ((0, 1),), 3: ((3, 1),), 4: ((1, 2),), 6: ((0, 2),), 7: ((2, 3),)}
+#: Corners 0 and 2: a line cuts off each, unless the middle of the cell is on their side; then corners 1 and 3.
+_SADDLE = 5
+_APART: _Edges = ((3, 0), (1, 2))
+_TOGETHER: _Edges = ((0, 1), (2, 3))
+
+
+def contour_lines(x: Floats, y: Floats, z: Floats, level: float) -> Floats:
+    """Return the pieces of the line at `level`, (pieces, 4): x and y of one end, then of the other.
+
+    `x` is (columns,), `y` (rows,), `z` (rows, columns) with NaN for holes. A cell with a hole at a corner has no line.
+    """
+    offsets = zip(_CORNER_ROW.tolist(), _CORNER_COLUMN.tolist(), strict=True)
+    corners = np.stack([z[row : len(y) - 1 + row, column : len(x) - 1 + column] for row, column in offsets])
+    sides = (corners >= level) ^ (corners[3] >= level)
+    case = (sides * (1 << np.arange(4))[:, None, None]).sum(axis=0)
+    case[~np.isfinite(corners).all(axis=0)] = 0
+    is_joined = (corners.mean(axis=0) >= level) ^ (corners[3] >= level)
+    chosen = [(case == number, edges) for number, edges in _LINES.items()]
+    chosen += [((case == _SADDLE) & ~is_joined, _APART), ((case == _SADDLE) & is_joined, _TOGETHER)]
+    pieces = [np.empty((0, 4))]
+    for mask, edges in chosen:
+        cells = np.argwhere(mask)
+        pieces += [np.hstack([_crossing(x, y, z, level, cells, edge) for edge in pair]) for pair in edges]
+    return np.concatenate(pieces)
+
+
+def _crossing(x: Floats, y: Floats, z: Floats, level: float, cells: NDArray[np.intp], edge: int) -> Floats:
+    """Return the points at which the level crosses an edge of some cells, (cells, 2)."""
+    ends = [edge, (edge + 1) % 4]
+    rows, columns = cells[:, :1] + _CORNER_ROW[ends], cells[:, 1:] + _CORNER_COLUMN[ends]
+    first, second = z[rows, columns].T
+    along = (level - first) / (second - first)
+    places = (x[columns], y[rows])
+    return np.stack([place[:, 0] + along * (place[:, 1] - place[:, 0]) for place in places], axis=1)

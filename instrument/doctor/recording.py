@@ -1,6 +1,6 @@
-"""The trial that needs no MindSpore: shared memory, worker processes, a forked child, and runs written both ways.
+"""Trial without MindSpore: shared memory, worker processes, a forked child, and runs written both ways.
 
-python -m instrument.checkup.recording DIRECTORY OUTCOME
+python -m instrument.doctor.recording DIRECTORY RESULT
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from instrument.checkup.outcome import Expected, leave
-from instrument.findings import Failed, attempt
+from instrument.doctor.findings import Expected, Failed, attempt, write_result
 from instrument.values import Event, Item
 from instrument.write.factory import check_system, default_processes
 from instrument.write.file_sink import FileSink
@@ -30,7 +29,7 @@ _FORK_SECONDS = 20.0
 
 
 def main() -> None:
-    directory, outcome = sys.argv[1:]
+    directory, result_path = sys.argv[1:]
     expected: Expected = {}
     findings = [
         attempt("shared memory", _shared_memory, _WITHOUT_WORKERS),
@@ -39,11 +38,11 @@ def main() -> None:
     ]
     if hasattr(os, "fork"):
         findings.append(attempt("fork beside a recorder", partial(_fork, os.path.join(directory, "fork"), expected)))
-    leave(outcome, findings, expected, processes=default_processes())
+    write_result(result_path, findings, expected, processes=default_processes())
 
 
 def _shared_memory() -> str:
-    """A ring's memory, mapped twice: what runs over its end is at its beginning."""
+    """Map memory twice, as a ring does: what runs over its end must be at its beginning."""
     check_system()
     size = round_up(1 << 20)
     fd = os.memfd_create("instrument", os.MFD_CLOEXEC)
@@ -59,7 +58,7 @@ def _shared_memory() -> str:
 
 
 def _write(sink: Sink, steps: int) -> tuple[float, float]:
-    """Write events of one scalar and one of other kinds; seconds until the first is readable, and for the others."""
+    """Write events; return the seconds until the first one is readable, and the seconds of the others."""
     started = time.perf_counter()
     _put(sink, Event(1, time.time(), [], {"value": 1 / 8}))
     sink.flush()
@@ -118,7 +117,7 @@ def _in_process(directory: str, expected: Expected) -> str:
 
 
 def _fork(directory: str, expected: Expected) -> str:
-    """A child that is forked beside an open recorder ends, and the recorder goes on."""
+    """Fork beside an open recorder: the child must end, and the recorder must go on."""
     steps = 10
     sink = PoolSink(Files(Target(directory)), 1, DEFAULT_RING_BYTES)
     child = os.fork()
