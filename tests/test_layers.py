@@ -109,6 +109,17 @@ ALLOWED: dict[str, set[str]] = {
         "mindspore",
         "numpy",
     },
+    # For users' own tests: in place of files it gives recorders a sink in memory.
+    "testing": {
+        "collect",
+        "write",
+        "ringfile",
+        "codec",
+        "suggestions",
+        "values",
+        "errors",
+        "numpy",
+    },
     # the reading half
     "trace": {"values", "errors", "numpy"},
     # It reads trace event files itself, so that a run, which has a profile, can stand above it.
@@ -162,7 +173,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__main__": {"show"},
 }
-WRITING = {"framework", "write", "collect", "profiler", "landscape", "checkup"}
+WRITING = {"framework", "write", "collect", "profiler", "landscape", "checkup", "testing"}
 READING = {"runs", "trace", "analyse", "facts", "show", "__main__"}
 
 
