@@ -58,10 +58,11 @@ demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-le
 	@rm -rf build/demo_run && mkdir -p build
 	@$(VENV)/bin/python examples/lenet5.py build/demo_run
 
+# Tests run in two processes (JOBS=4: in four), those marked `alone` when all others are over: tests/schedule.py.
 test: lint $(VENV)/test.stamp ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight and TensorBoard too
 	@$(MAKE) --no-print-directory oracle || echo "Going on without MindInsight: tests that ask it are skipped."
 	@$(MAKE) --no-print-directory tensorboard || echo "Going on without TensorBoard: tests that ask it are skipped."
-	@$(VENV)/bin/python -m pytest --durations=10 $(ARGS)
+	@$(VENV)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadgroup --durations=10 $(ARGS)
 
 lint: $(LINT)/installed.stamp ## Check style and types: ruff check, ruff format --check, mypy --strict
 	@$(LINT)/bin/python -m ruff check

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,23 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have xdist, where it is installed, know the tests that are marked `alone`."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if item.get_closest_marker("alone") is not None:
+                item.add_marker(pytest.mark.xdist_group("alone"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests that are marked `alone` beside no other one."""
+    from tests.schedule import AloneLast
+
+    return AloneLast(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture

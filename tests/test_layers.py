@@ -97,6 +97,17 @@ ALLOWED: dict[str, set[str]] = {
         "dill",
         "numpy",
     },
+    # For users' own tests: in place of files it gives recorders a sink in memory.
+    "testing": {
+        "collect",
+        "write",
+        "ringfile",
+        "codec",
+        "suggestions",
+        "values",
+        "errors",
+        "numpy",
+    },
     # the reading half
     "trace": {"values", "errors", "numpy"},
     # It reads trace event files itself, so that a run, which has a profile, can stand above it.
@@ -164,7 +175,7 @@ ALLOWED: dict[str, set[str]] = {
         "numpy",
     },
 }
-WRITING = {"framework", "write", "collect", "profiler", "landscape"}
+WRITING = {"framework", "write", "collect", "profiler", "landscape", "testing"}
 READING = {"runs", "trace", "analyse", "facts", "show", "__main__"}
 
 

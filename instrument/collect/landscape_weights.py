@@ -9,6 +9,7 @@ from instrument import framework
 from instrument.collect import sources
 from instrument.collect.checkpoints import Checkpoints, LandscapeOptions
 from instrument.collect.gatherer import Gatherer
+from instrument.collect.options import substitutes
 
 
 class LandscapeWeights:
@@ -22,7 +23,7 @@ class LandscapeWeights:
 
     def begin(self, params: Any, step: int, goes_on: bool, gatherer: Gatherer) -> None:
         """Begin a training behind a step; one that goes on with the last one of this collector leaves its weights."""
-        if self._options is None or framework.rank():
+        if self._options is None or framework.rank() or substitutes:
             return
         goes_on = goes_on and self._checkpoints is not None
         if self._checkpoints is None or not goes_on:

@@ -288,6 +288,7 @@ def test_steps_that_are_not_collected_convert_nothing(tmp_path: Path) -> None:
     assert read(tmp_path).histograms("w0/auto").step.tolist() == [1, 100]
 
 
+@pytest.mark.alone
 def test_steps_that_are_not_collected_cost_next_to_nothing(tmp_path: Path) -> None:
     """A step between two collected ones costs less than 20 us of processor time."""
     loop = Loop(collector(tmp_path, collect_freq=10**9))

@@ -249,6 +249,7 @@ def test_a_child_that_is_forked_samples_nothing(tmp_path: Path) -> None:
     assert record.stats.lost == 0
 
 
+@pytest.mark.alone
 def test_a_signal_handler_may_close(tmp_path: Path) -> None:
     """Also inside of the recorder's own calls; it returns soon and the thread ends."""
     record = SummaryRecord(tmp_path, num_process=1, system_metrics=0.1)

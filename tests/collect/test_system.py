@@ -50,6 +50,7 @@ def test_a_sample_has_host_and_process_and_on_the_cpu_no_device(tmp_path: Path, 
     assert len(said("cannot be had")) == bool(missing)
 
 
+@pytest.mark.alone
 def test_the_numbers_are_those_of_the_system(tmp_path: Path) -> None:
     """Memory, room and load lie where the system's own accounts say, of this process and a child together."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
@@ -105,6 +106,7 @@ def test_descendants_are_those_that_psutil_finds(tmp_path: Path, monkeypatch: py
     assert system.descendants(os.getpid()) == []
 
 
+@pytest.mark.alone
 def test_traffic_of_files_is_counted_a_second(tmp_path: Path) -> None:
     """A megabyte that reaches the disk is a megabyte less what the clock makes of it."""
     observer = System(str(tmp_path))

@@ -2,7 +2,7 @@
 
 A message is its text with "…" for what is filled in. Where the text is not written at its place, it is looked for where
 it is made: in a name's assignments, in what a function of the package returns, in a table. A place that shows none of
-these has to be known to `WITHOUT_TEXT`, with the reason.
+these passes on what another place, or the system, says.
 """
 
 from __future__ import annotations

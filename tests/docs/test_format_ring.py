@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +10,12 @@ import pytest
 from instrument.codec.dialects import LAYOUTS
 from instrument.events import Event, Item
 from instrument.ringfile import header, locks, record
-from tests.docs import plain_ring
+from tests.oracle import ring_files
 from tests.ringfile.build import FILES, Recorder, lineage, scalar
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )  # fmt: skip
-
-
-def test_the_plain_reader_knows_nothing_of_the_package() -> None:
-    """It imports the standard library only."""
-    tree = ast.parse(Path(str(plain_ring.__file__)).read_text(encoding="utf-8"))
-    imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    imported |= {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}
-    assert {one.split(".")[0] for one in imported} <= sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("dialect", sorted(LAYOUTS))
@@ -40,7 +30,7 @@ def test_events_that_no_file_has(tmp_path: Path, dialect: str) -> None:
     recorder.put(lineage(60), ring=1)
     recorder.commit(5, releases=False)
     state = recorder.control.state
-    ring = plain_ring.read_ring(recorder.kill(), locks.boot_id())
+    ring = ring_files.read_ring(recorder.kill(), locks.boot_id())
     roles = LAYOUTS[dialect].roles
     assert ring.names == [FILES[role] for role in roles] + [""] * (4 - len(roles))
     assert (ring.lengths, ring.committed) == (state.lengths, 45)
@@ -62,7 +52,7 @@ def test_values_of_every_type(tmp_path: Path, rng: np.random.Generator) -> None:
     items += [Item("tensor", "b", np.ones(2, np.float32), "bfloat16"), Item("gap", "", b"message")]
     aliases = {("tensor", "准"): "a\udcff"}
     recorder.put(Event(-3, 0.5, items, {"准确率": 1 / 3, "": -0.0}, aliases))
-    (event,) = plain_ring.read_ring(recorder.kill(), locks.boot_id()).events
+    (event,) = ring_files.read_ring(recorder.kill(), locks.boot_id()).events
     assert (event.step, event.wall_time, event.aliases) == (-3, 0.5, aliases)
     assert list(event.scalars.items()) == [("准确率", 1 / 3), ("", 0.0)]
     for item in event.items[:-2]:
@@ -79,10 +69,10 @@ def test_damage_and_missing_checksums(tmp_path: Path) -> None:
     recorder.put(Event(4, 4.0, [Item("tensor", "t", np.ones(5), "float64")]), sealed=False)
     recorder.memory[recorder.header.data_at + 128 + record.HEADER_BYTES] ^= 1
     path = recorder.kill()
-    ring = plain_ring.read_ring(path, locks.boot_id())
+    ring = ring_files.read_ring(path, locks.boot_id())
     assert [event.step for event in ring.events] == [1, 3, 4]
     assert ring.damage == [128]
-    assert [event.step for event in plain_ring.read_ring(path, bytes(range(16))).events] == [1, 3]
+    assert [event.step for event in ring_files.read_ring(path, bytes(range(16))).events] == [1, 3]
 
 
 def test_offsets_of_the_page() -> None:

@@ -13,8 +13,8 @@ from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame
 from instrument.ringfile import commit
 from instrument.values import Event, Gap, Item
-from tests.docs import plain_tensorboard
-from tests.docs.plain_tensorboard import File
+from tests.oracle import tensorboard_files
+from tests.oracle.tensorboard_files import File
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -25,7 +25,7 @@ GRAPH_NODE = b"\x0a\x03\x0a\x01x\x12\x03add\x1a\x03Add\x22\x07Default"
 def opened(directory: Path) -> tuple[File, File]:
     """The file of scalars and the other one."""
     (scalars,), (others,) = (list(directory.glob(f"events.out.tfevents.*.{number}")) for number in (0, 1))
-    return plain_tensorboard.open_file(scalars), plain_tensorboard.open_file(others)
+    return tensorboard_files.open_file(scalars), tensorboard_files.open_file(others)
 
 
 def test_values_are_read_from_the_pages_words(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -83,8 +83,8 @@ def test_lineage_is_read_from_the_pages_words(tmp_path: Path) -> None:
     assert scalars.points == {
         ("scalar", "lineage/train/loss"): [(7, 0.25)], ("scalar", "lineage/eval/accuracy"): [(7, 0.5)],
     }  # fmt: skip
-    assert plain_tensorboard.section(others, "custom") == {"rate": 0.1, "optimizer": "mine", "count": 3}
-    assert plain_tensorboard.section(others, "eval")["metric"] == {"accuracy": 0.5}
+    assert tensorboard_files.section(others, "custom") == {"rate": 0.1, "optimizer": "mine", "count": 3}
+    assert tensorboard_files.section(others, "eval")["metric"] == {"accuracy": 0.5}
 
 
 def test_graphs_and_gaps_are_read_from_the_pages_words(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_files_of_both_dialects_are_told_apart_as_the_page_says(tmp_path: Path) 
 
     (copy,) = tmp_path.glob("*tfevents*")
     (ours,) = tmp_path.glob("*_MS")
-    assert plain_tensorboard.open_file(copy).points == {("scalar", "loss"): [(1, 0.1)]}
+    assert tensorboard_files.open_file(copy).points == {("scalar", "loss"): [(1, 0.1)]}
     assert len(read(tmp_path).scalars("loss")) == 1
     assert read(copy).scalars("loss").value.tolist() == [0.1]
     ours.unlink()

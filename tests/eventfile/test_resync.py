@@ -117,9 +117,9 @@ def test_find_says_the_end_where_there_is_no_frame() -> None:
 def test_find_is_quick_in_large_damage(filling: np.ndarray) -> None:
     """Four megabytes of array data are searched in a fraction of a second, up to the frame behind them."""
     data = b"\x07" + filling.tobytes() + framed(b"next")
-    start = time.perf_counter()
+    started = time.process_time()
     assert find(data, 0) == len(data) - 20
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("position", [0, 3, (1 << 20) - 8, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (2 << 20) - 5])

@@ -1,7 +1,7 @@
 """What a trainer was told, held against what its files hold: byte for byte, frame for frame.
 
-Files are read three times: in plain Python from the words of the page on the format (`plain_files`), by our own reader,
-and, those of TensorBoard's dialect, by TensorBoard where it is there (`oracle`).
+Files are read three times: in plain Python from the words of the page on the format (`tests.oracle`), by our own
+reader, and, those of TensorBoard's dialect, by TensorBoard where it is there (`oracle`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from instrument.codec.dialects import LAYOUTS, LINEAGE, OTHERS, SCALARS, SUMMARY
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import LINEAGE_KINDS, Event
-from tests.faults import oracle, plain_files
-from tests.faults.plain_files import Frame
+from tests.faults import oracle
 from tests.faults.trainer import Plan
+from tests.oracle import large_files
+from tests.oracle.large_files import Frame
 
 #: After so many no more is to be learnt.
 _MOST_COMPLAINTS = 10
@@ -144,14 +145,14 @@ class _Reading:
                     return
             for role, rest in zip(self._layout.roles, self._frames, strict=True):
                 self.complaints += [f"{role} has step {one.step} behind its end" for one in itertools.islice(rest, 1)]
-        except plain_files.Broken as error:
+        except large_files.Broken as error:
             self.complaints.append(str(error))
 
     def _read(self, file: int, path: Path | None) -> Iterator[Frame]:
         """The frames of a file that are parts of events."""
         if path is None:
             return
-        for number, frame in enumerate(plain_files.frames(path)):
+        for number, frame in enumerate(large_files.frames(path)):
             has_version = number == 0 and self._layout.roles[file] != LINEAGE
             if frame.is_version != has_version:
                 self.complaints.append(f"frame {number} of {path.name} is a version, or none")
@@ -201,8 +202,8 @@ def _same(payload: memoryview, pieces: wire.Pieces) -> bool:
 
 def _check_values(event: Event, role: str, parts: list[Frame]) -> list[str]:
     """Scalars and tensors are those recorded, bit for bit, and each other value is there: as the page has it."""
-    numbers = {tag: value for part in parts for tag, value in plain_files.scalars(part).items()}
-    arrays = {tag: one for part in parts for tag, one in plain_files.tensors(part, role == OTHERS).items()}
+    numbers = {tag: value for part in parts for tag, value in large_files.scalars(part).items()}
+    arrays = {tag: one for part in parts for tag, one in large_files.tensors(part, role == OTHERS).items()}
     tags = sorted(tag for part in parts for tag in part.tags if not tag.startswith(_LINEAGE_TAGS))
     items = [] if role == SCALARS else [item for item in event.items if item.kind not in LINEAGE_KINDS]
     scalars = {} if role == OTHERS else dict(event.scalars)
@@ -273,6 +274,6 @@ def _check_with_tensorboard(plan: Plan, paths: list[Path | None]) -> tuple[int, 
         if path is None or role not in (SCALARS, OTHERS) or (seen := oracle.ask(path)) is None:
             continue
         asked += 1
-        if seen != [(frame.step, frame.tags) for frame in plain_files.frames(path)]:
+        if seen != [(frame.step, frame.tags) for frame in large_files.frames(path)]:
             complaints.append(f"TensorBoard sees other events in {path.name}")
     return asked, complaints

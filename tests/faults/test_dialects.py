@@ -15,10 +15,10 @@ import pytest
 from instrument import read
 from instrument.values import Event, Item
 from instrument.write.sink import Sink
-from tests.docs.plain_frames import all_fields
-from tests.docs.plain_reader import gap
-from tests.faults import plain_files
 from tests.faults.test_disk import no_more_descriptors, said_at
+from tests.oracle import large_files
+from tests.oracle.frames import all_fields
+from tests.oracle.mindspore_files import gap
 from tests.write.build import both, custom, scalar, tensor, wait_until
 from tests.write.conftest import OpenSink, sink_at
 
@@ -37,7 +37,7 @@ def held(directory: Path) -> dict[str, list[int]]:
     paths = [path for path in sorted(directory.iterdir()) if ".out." in path.name]
     return {
         path.name.rpartition(".")[2] if "tfevents" in path.name else "_MS": [
-            frame.step for frame in plain_files.frames(path) if not (frame.is_version or frame.missing)
+            frame.step for frame in large_files.frames(path) if not (frame.is_version or frame.missing)
         ]
         for path in paths
         if not path.name.endswith("_lineage")
@@ -64,8 +64,8 @@ def missing(sink: Sink) -> list[tuple[int, int]]:
     """The first step and the number of the events that the first file says are missing; no other file says so."""
     for path in Path(sink.path).parent.iterdir():
         if ".out." in path.name and str(path) != sink.path:
-            assert not any(frame.missing for frame in plain_files.frames(path))
-    said = [frame.payload for frame in plain_files.frames(Path(sink.path)) if frame.missing]
+            assert not any(frame.missing for frame in large_files.frames(path))
+    said = [frame.payload for frame in large_files.frames(Path(sink.path)) if frame.missing]
     gaps = [gap(bytes(all_fields(bytes(payload))[101])) for payload in said]
     return [(first_step, number) for number, first_step, _, _ in gaps]
 
@@ -116,7 +116,7 @@ def test_a_directory_that_vanishes(
     sink.close()
     assert held(directory) == files_of(dialect, list(range(1, 50)))
     for path in directory.iterdir():
-        assert [frame.is_version for frame in plain_files.frames(path)] == [True] + [False] * 49
+        assert [frame.is_version for frame in large_files.frames(path)] == [True] + [False] * 49
     said = said_at(caplog, "ERROR")
     assert len(said) == len(files_of(dialect, []))
     assert all("before step 1 is lost: it was deleted" in text for text in said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Callable, Iterator
@@ -14,9 +15,9 @@ import pytest
 from instrument import read
 from instrument.codec import scalar, schema, wire
 from instrument.codec import tensorboard as tb
-from instrument.eventfile import frame
 from instrument.runs import verify
 from instrument.values import SAMPLED
+from tests.oracle import frames as oracle
 from tests.runs.build import SECONDS, framed
 
 FILES = {
@@ -63,7 +64,7 @@ def event(step: int, wall_time: float, values: bytes, further: bytes = b"") -> b
 
 
 class _Slow:
-    """Reads files frame by frame and field by field, with no code that the package shares but checksums and varints."""
+    """Reads a file frame by frame and field by field, by the independent reader's functions."""
 
     def __init__(self, dialect: str) -> None:
         self._number = NUMBER[dialect]
@@ -75,62 +76,53 @@ class _Slow:
     def facts(self, path: Path) -> Facts:
         numbers: list[tuple[str, int, float, float]] = []
         histograms: list[tuple[str, int]] = []
-        payloads = list(_payloads(path.read_bytes()))
-        for payload in payloads:
-            for field, _, summary in wire.fields(payload):
-                for number, _, value in wire.fields(summary) if field == 5 else ():  # type: ignore[arg-type]
-                    if number == 1:
-                        self._learn(value)  # type: ignore[arg-type]
-        for payload in payloads:
-            step, wall_time, summaries = 0, 0.0, []
-            for field, _, content in wire.fields(payload):
-                if field == 1:
-                    (wall_time,) = struct.unpack("<d", content)  # type: ignore[arg-type]
-                elif field == 2:
-                    assert isinstance(content, int)
-                    step = wire.signed(content)
-                elif field == 5:
-                    summaries.append(content)
-            for summary in summaries:
-                for field, _, value in wire.fields(summary):  # type: ignore[arg-type]
-                    if field == 1:
-                        self._take(value, step, wall_time, numbers, histograms)  # type: ignore[arg-type]
+        events = [list(oracle.fields(payload)) for payload in oracle.frames(path.read_bytes()).payloads]
+        values = [
+            [
+                dict(oracle.fields(value))
+                for number, summary in event
+                if number == 5
+                for at, value in oracle.fields(summary)
+                if at == 1
+            ]
+            for event in events
+        ]
+        for value in itertools.chain.from_iterable(values):
+            self._learn(value)
+        for event, held in zip(events, values, strict=True):
+            head = dict(event)
+            step, wall_time = oracle.signed(head.get(2, 0)), oracle.double(head[1]) if 1 in head else 0.0
+            for value in held:
+                self._take(value, step, wall_time, numbers, histograms)
         return numbers, histograms
 
-    def _learn(self, value: memoryview) -> None:
+    def _learn(self, value: dict[int, Any]) -> None:
         """Note the plugin of a tag: it holds for all its values, those before it too, as the first may be damaged."""
-        found = {field: content for field, _, content in wire.fields(value)}
-        if tb.METADATA in found and self._number == tb.SIMPLE_VALUE:
-            self._plugins.setdefault(str(found[1], "utf-8", "surrogateescape"), bytes(found[tb.METADATA]))  # type: ignore[arg-type]
+        if tb.METADATA in value and self._number == tb.SIMPLE_VALUE:
+            self._plugins.setdefault(_tag(value), value[tb.METADATA])
 
-    def _take(self, value: memoryview, step: int, wall_time: float, numbers: Any, histograms: Any) -> None:
-        found = {field: content for field, _, content in wire.fields(value)}
-        tag = str(found[1], "utf-8", "surrogateescape")  # type: ignore[arg-type]
-        if self._number in found:
-            form, content = ("<d", found[100]) if 100 in found else ("<f", found[self._number])
-            numbers.append((tag, step, wall_time, struct.unpack(form, content)[0]))  # type: ignore[arg-type]
-        elif self._histogram in found:
+    def _take(self, value: dict[int, Any], step: int, wall_time: float, numbers: Any, histograms: Any) -> None:
+        tag = _tag(value)
+        if self._number in value:
+            form, content = ("<d", value[100]) if 100 in value else ("<f", value[self._number])
+            numbers.append((tag, step, wall_time, struct.unpack(form, content)[0]))
+        elif self._histogram in value:
             histograms.append((tag, step))
-        elif tb.TENSOR in found and b"scalars" not in self._plugins.get(tag, b""):
+        elif tb.TENSOR in value and b"scalars" not in self._plugins.get(tag, b""):
             self.tensor_steps.append(step)
-        elif tb.TENSOR in found:
-            inner = {field: content for field, _, content in wire.fields(found[tb.TENSOR])}  # type: ignore[arg-type]
-            numbers.append((tag, step, wall_time, struct.unpack("<f", inner[tb.FLOAT_VAL])[0]))  # type: ignore[arg-type]
+        elif tb.TENSOR in value:
+            numbers.append(
+                (tag, step, wall_time, struct.unpack("<f", dict(oracle.fields(value[tb.TENSOR]))[tb.FLOAT_VAL])[0])
+            )
 
 
-def _payloads(data: bytes) -> Iterator[memoryview]:
-    """The payloads whose checksums are right; after a wrong one the search goes on byte by byte."""
-    offset = 0
-    while offset < len(data):
-        try:
-            found = frame.unpack(data, offset)
-        except Exception:  # noqa: BLE001 - whatever is wrong, no frame is there
-            found = None
-        if found is None:
-            offset += 1
-            continue
-        yield found[0]
-        offset = found[1]
+def _values(event: list[tuple[int, Any]]) -> list[dict[int, Any]]:
+    summaries = [content for number, content in event if number == 5]
+    return [dict(oracle.fields(value)) for one in summaries for at, value in oracle.fields(one) if at == 1]
+
+
+def _tag(value: dict[int, Any]) -> str:
+    return str(value[1], "utf-8", "surrogateescape")
 
 
 def compare(folder: Path, dialect: str) -> int:
@@ -298,8 +290,8 @@ def test_protobuf_reads_the_same(tmp_path: Path, rng: np.random.Generator) -> No
     path = write(tmp_path, "mindspore", list(events_of(rng, "mindspore")))
     event_class = schema.message_class("Event")
     count = 0
-    for payload in _payloads(path.read_bytes()):
-        message = event_class.FromString(bytes(payload))
+    for payload in oracle.frames(path.read_bytes()).payloads:
+        message = event_class.FromString(payload)
         count += sum(1 for value in message.summary.value if value.HasField("scalar_value"))
     assert count == compare(tmp_path, "mindspore")
 

@@ -21,6 +21,7 @@ def listing(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[float, str]
     return time.process_time() - started, capsys.readouterr().out
 
 
+@pytest.mark.alone
 def test_a_thousand_runs_are_listed_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """1,000 runs of 100 tags: under 2 s of processor time, under 0.2 s again, and a run that changed is shown so."""
     events = [

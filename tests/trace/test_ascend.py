@@ -299,11 +299,11 @@ def test_garbage_does_no_harm(rng: np.random.Generator) -> None:
     names = [*job_2020(), HWTS, TASKS, STEPS, "DATA_PREPROCESS.AICPU.1", "DATA_PREPROCESS.DP.1", "info.json.1",
              "Framework.tensor_data_info.1", "Framework.step_info.1", "Framework.hash_dic.1", "dev_start.log.1",
              "host_start.log", "start_info.1", "minddata_aicpu_1.txt"]  # fmt: skip
-    started = time.monotonic()
+    started = time.process_time()
     for name in names:
         for head in (b"", b"\x5a\x5a"):
             ascend.capture(job_2020() | {name: head + rng.bytes(4000)}, 1)
     found = ascend.capture({name: rng.bytes(20_000) for name in names}, 1)
     assert found.executions["operator"].max(initial=-1) < len(found.operators)
     assert found.executions["operator"].min(initial=0) >= 0
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30

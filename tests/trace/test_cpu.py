@@ -235,11 +235,11 @@ def test_hostile_files(rng: np.random.Generator) -> None:
 
 def test_many_executions_take_linear_time() -> None:
     """Two hundred thousand executions in one line, and as many lines of one, take seconds at most."""
-    started = time.perf_counter()
+    started = time.process_time()
     one = cpu.executions(b"Mul;HostCpuOps;" + b"1795971808267267323,0.000591,0 " * 200_000 + b"\n", "f")
     many = cpu.executions(b"Mul;HostCpuOps;1795971808267267323,0.000591,0 \n" * 50_000, "f")
     assert (len(one.executions), len(many.executions)) == (200_000, 50_000)
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20
 
 
 def test_shapes_of_inputs_that_are_no_tensors() -> None:

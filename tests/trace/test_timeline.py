@@ -156,11 +156,11 @@ def test_a_damaged_element_costs_itself() -> None:
 )
 def test_hostile_json_takes_linear_time(data: bytes) -> None:
     """Deep nesting, endless strings, numbers of thousands of digits."""
-    started = time.perf_counter()
+    started = time.process_time()
     losses = Losses("f")
     list(jsontext.elements(data, losses, "traceEvents"))
     assert losses.problems()
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_large_lists_are_read_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ def test_closing_in_a_signal_handler(sink_at: OpenSink, elements: int, leaves: b
     assert sink.stats.pending == 0
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("outer", ["flush", "close"])
 @pytest.mark.parametrize("inner", ["flush", "close", "write"])
 def test_a_signal_handler_inside_a_flush_or_close(sink_at: OpenSink, outer: str, inner: str) -> None:

@@ -158,6 +158,7 @@ def test_near_the_limit_while_the_disk_takes_nothing(sink_at: OpenSink, tmp_path
     assert sum(gap.events for gap in gaps(sink.path)) in (0, answers.count(False))
 
 
+@pytest.mark.alone
 @needs_pool
 def test_the_end_does_not_wait_for_a_disk_that_takes_nothing(sink_at: OpenSink, tmp_path: Path) -> None:
     """Where nothing but a gap is left to be written, it is tried once."""

@@ -276,6 +276,7 @@ def start_count(folder: Path) -> int:
 PROGRAMS = {"ends": ("exit 0", 12), "fails": ("exit 1", 12), "stays": ("exec sleep 60", 1), "dies": ("kill -9 $$", 12)}
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize("count", [1, 3])

@@ -1,7 +1,4 @@
-"""A run's files as the page on the format describes them, read without a line of the package's: frames, steps, values.
-
-Of the values those that are numbers are read, scalars and tensors; of any other only the tag.
-"""
+"""Read whole event files of either dialect and of any size: steps, tags, scalars and tensors."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ import crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.docs.plain_frames import all_fields, double, fields, integers, mask, masked, signed
-from tests.docs.plain_frames import crc32c as plain_crc32c
-from tests.docs.plain_reader import gap
+from tests.oracle.frames import all_fields, double, fields, integers, mask, masked, signed
+from tests.oracle.frames import crc32c as plain_crc32c
+from tests.oracle.mindspore_files import gap
 
 #: What is longer has its checksum made by a library.
 _SHORT_BYTES = 256

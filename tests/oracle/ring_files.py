@@ -1,4 +1,4 @@
-"""A reader of ring files in plain Python, written from docs/format.md alone: it imports nothing of the package."""
+"""Read ring files in plain Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import struct
 from dataclasses import dataclass, field
 from typing import Any
+
+from tests.oracle.frames import crc32c
 
 _KINDS = (
     "scalar", "image", "tensor", "histogram", "landscape", "text", "graph", "train_lineage", "eval_lineage",
@@ -21,25 +23,6 @@ _VALUES = (
     ">d",
 )  # fmt: skip
 _EVENT_FILE = re.compile(r".*(\.out\.events\.(summary|profile)\.\d+\..*|\.?tfevents\..*)", re.DOTALL)
-
-
-def _table() -> list[int]:
-    table = []
-    for entry in range(256):
-        for _ in range(8):
-            entry = entry >> 1 ^ (0x82F63B78 if entry & 1 else 0)
-        table.append(entry)
-    return table
-
-
-_TABLE = _table()
-
-
-def crc32c(data: bytes, begin: int = 0) -> int:
-    crc = begin ^ 0xFFFFFFFF
-    for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
 
 
 @dataclass

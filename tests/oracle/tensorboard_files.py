@@ -1,4 +1,4 @@
-"""A reader of TensorBoard's dialect in plain Python, from docs/format.md alone; beside `plain_reader`."""
+"""Read the event files of TensorBoard's dialect in plain Python."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.docs import plain_reader
-from tests.docs.plain_frames import all_fields, double, fields, frames, signed
+from tests.oracle import mindspore_files
+from tests.oracle.frames import all_fields, double, fields, frames, signed
 
 #: Number -> name and letter of `struct`.
 _DTYPES = {
@@ -48,7 +48,7 @@ def open_file(path: Path) -> File:
             assert number == 1
             _take(result, signed(event.get(2, 0)), all_fields(content))
         if 101 in event:
-            result.gaps.append(plain_reader.gap(event[101]))
+            result.gaps.append(mindspore_files.gap(event[101]))
     return result
 
 
@@ -59,7 +59,7 @@ def _take(result: File, step: int, value: dict[int, Any]) -> None:
         result.points.setdefault(("scalar", tag), []).append((step, number))
         return
     if 4 in value:
-        result.points.setdefault(("image", tag), []).append((step, plain_reader.image(value[4])))
+        result.points.setdefault(("image", tag), []).append((step, mindspore_files.image(value[4])))
         return
     metadata = all_fields(value[9])
     plugin = all_fields(metadata[1])
@@ -71,7 +71,7 @@ def _take(result: File, step: int, value: dict[int, Any]) -> None:
         assert tensor.dtype == "float64"
         assert tensor.dims[1:] == [3]
         rows = [tuple(tensor.values[at : at + 3]) for at in range(0, len(tensor.values), 3)]
-        result.points.setdefault(("histogram", tag), []).append((step, (rows, plain_reader.histogram(value[100]))))
+        result.points.setdefault(("histogram", tag), []).append((step, (rows, mindspore_files.histogram(value[100]))))
     else:
         kind = {"tensors": "tensor", "text": "text"}[name]
         result.points.setdefault((kind, tag), []).append((step, tensor))
@@ -90,7 +90,7 @@ def _take_hyperparameters(result: File, tag: str, content: dict[int, Any]) -> No
             result.hyperparameters[named[1].decode()] = read(given)
 
 
-def _tensor(data: bytes) -> plain_reader.Tensor:
+def _tensor(data: bytes) -> mindspore_files.Tensor:
     found = all_fields(data)
     dtype, letter = _DTYPES[found[1]]
     dims = [signed(all_fields(dim).get(1, 0)) for _, dim in fields(found[2])]
@@ -100,7 +100,7 @@ def _tensor(data: bytes) -> plain_reader.Tensor:
     else:
         values = list(struct.unpack(f"<{len(content) // struct.calcsize(letter)}{letter}", content))
     assert len(values) == math.prod(dims)
-    return plain_reader.Tensor(dims, dtype, values)
+    return mindspore_files.Tensor(dims, dtype, values)
 
 
 def _nodes(data: bytes) -> list[tuple[str, str, list[str]]]:

@@ -1,4 +1,9 @@
-"""Frames and protobuf's wire encoding in plain Python, from docs/format.md alone: what `plain_reader` stands on."""
+"""Frames and protobuf's wire encoding in plain Python, written from docs/format.md alone.
+
+The modules of this folder are the independent reader of the tests: they share no code with the package. Slow, and
+short: they show that the page says enough. `mindspore_files`, `tensorboard_files` and `ring_files` read what their
+names say; `large_files` reads either kind of event file, of any size, and refuses one that is damaged.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-def crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
+def crc32c(data: bytes, begin: int = 0) -> int:
+    """Return the CRC-32C of `data`, or of what has the checksum `begin` followed by `data`."""
+    crc = begin ^ 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFFFFFF

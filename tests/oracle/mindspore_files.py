@@ -1,8 +1,4 @@
-"""A reader of event files in plain Python, written from docs/format.md alone: it imports nothing of the package.
-
-Slow, and short: it shows that the page says enough. `open_run` is the page's last part, `plain_frames` its second;
-`plain_tensorboard` reads the other dialect.
-"""
+"""Read the event files of MindSpore's dialect in plain Python; `open_run` is the last part of docs/format.md."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.docs.plain_frames import all_fields, double, fields, frames, integers, signed
+from tests.oracle.frames import all_fields, double, fields, frames, integers, signed
 
 _NAME = re.compile(r".*\.out\.events\.(summary|profile)\.(\d+)\.(.*)", re.DOTALL)
 
