@@ -1,9 +1,12 @@
-"""Who lives: locks on the first byte of a ring file.
+"""Locks on the first byte of a ring file, which tell if one of its processes lives; and how processes are recognised.
 
-Trainer and workers have a read lock each, which belongs to an open file description: the kernel gives it up with the
+Trainer and workers have a read lock each, which belongs to an open file description: the kernel releases it with the
 last process that holds that, however it ends. An `mmap.mmap` of the file has a copy of the descriptor and holds the
-lock, too, also in a forked child. To ask takes nothing, so readers never get in
-each other's way. Whoever recovers a ring takes the write lock first.
+lock, too, also in a forked child. Asking takes no lock, so readers never get in each other's way. Recovery takes the
+write lock first.
+
+Rejected: process numbers in a file. They are used again, and mean nothing in another container or on another machine.
+They are looked at only where the file system has no locks.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class FileSink(BaseSink):
         if has_gap and self._files.target.max_file_bytes is not None:
             has_gap = may_have_gap(before, event, self._layout)
         try:
-            paths = (self._files.summary_path, *self._files.further(event))
+            paths = (self._files.summary_path, *self._files.further_paths(event))
         except OSError as error:
             return self._record_loss(event.step, _reason(error), self._files.target.directory)
         if self._files.export_directory:
@@ -155,7 +155,7 @@ class StateFile:
             self.close()
             return
         self.store(state)
-        files.on_made = self._set_name
+        files.on_created = self._set_name
 
     def _set_name(self, file: int, name: str) -> None:
         if self._fd < 0:  # closed, or in a forked child

@@ -57,7 +57,7 @@ _LEAST_RING_BYTES = 64 << 10
 #: How long `flush` or `close` waits for a disk that takes nothing.
 _FULL_DISK_PATIENCE_SECONDS = 3.0
 _EXIT_SECONDS = 10.0
-#: A training that was held up for so long in all is warned.
+#: A training that was held up this long in all is warned.
 _REPORTED_STALL_SECONDS = 1.0
 #: Between two attempts of this process to write what a disk did not take.
 _RETRY_SECONDS = 0.2
@@ -90,7 +90,7 @@ class PoolSink(BaseSink):
         except BaseException:
             supervisor.shut_down()
             raise
-        files.on_made = self._producer.pool.set_name
+        files.on_created = self._producer.pool.set_name
         forks.register(self)
 
     def _make_consumer(self) -> Consumer:
@@ -147,7 +147,7 @@ class PoolSink(BaseSink):
         """Give an event to a worker; return False where it was not taken, which was counted and reported."""
         producer = self._producer
         try:
-            paths = self._files.further(event) if event.items or self._tags else ()
+            paths = self._files.further_paths(event) if event.items or self._tags else ()
             if self._tags is not None:
                 event = self._tags.with_aliases(event)
             packed = producer.pack(event)

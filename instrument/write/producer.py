@@ -49,8 +49,8 @@ _BUSY_SHARE = 0.25
 _LARGE_BYTES = 256 << 10
 #: Waiting here is not idling: a look this often guards against a bell that nobody rang.
 _WAIT_POLL_MS = 200
-#: Workers that commit nothing for so long, though the disk takes what it is given, are killed; if that does not help,
-#: nobody waits any longer.
+#: Workers that commit nothing for this time, though the disk takes what it is given, are killed; if that does not help,
+#: waiting ends.
 _HANGING_SECONDS = 60.0
 
 
@@ -248,7 +248,7 @@ class Producer:
     # ------------------------------------------------------------------ waiting
 
     def wait_until_committed(self, patience_seconds: float = 0.0) -> bool:
-        """Wait until everything is committed; False where the disk has taken nothing for so long."""
+        """Wait until everything is committed; return False if the disk takes nothing for `patience_seconds`."""
         self._count_published()
         self._wait(
             lambda: self.is_committed or (self.pool.is_stalled and self.pool.stalled_seconds >= patience_seconds)
@@ -256,9 +256,9 @@ class Producer:
         return self.is_committed
 
     def give_up(self, seconds: float) -> None:
-        """Have the workers give up what cannot be written now, and wait so long until it is settled.
+        """Have the workers give up what cannot be written now, and wait up to `seconds` until they did.
 
-        A ring file keeps what cannot be written.
+        Does nothing where a ring file keeps what cannot be written.
         """
         if self.supervisor.kept_ring_path:
             return

@@ -1,4 +1,8 @@
-"""Where events go: the `Sink` protocol, its statistics, and the files that it writes."""
+"""Where events go: the target, its files, the `Sink` protocol with its statistics, and what all sinks share.
+
+A sink takes events in order and is either a `PoolSink`, which hands them to worker processes, or a `FileSink`, which
+writes them in the calling thread. Both own the same `Files`: names, dialect and export directory of one recorder.
+"""
 
 from __future__ import annotations
 
@@ -185,7 +189,7 @@ class BaseSink(ABC):
     def abandon(self) -> None:
         """Do nothing any more, in a forked child: the files are its parent's."""
         self._closed = True
-        self._lock = threading.RLock()  # whoever held it in the parent does not exist here
+        self._lock = threading.RLock()  # the thread that held it in the parent does not exist here
         self._diagnostics = Diagnostics()
         self._gaps = GapRecorder(self._diagnostics, self.path)
 
@@ -226,7 +230,7 @@ class Files:
         #: Where tensors go as `.npy`; empty if they are not exported.
         self.export_directory = self._claim_export_directory()
         #: Called with the place and the base name of each further file before anything is written to it.
-        self.on_made: Callable[[int, str], None] | None = None
+        self.on_created: Callable[[int, str], None] | None = None
 
     def _claim_export_directory(self) -> str:
         """Make the directory for tensors as `.npy` and return its path; empty if they are not exported.
@@ -248,7 +252,7 @@ class Files:
             return path
         raise AssertionError("there is no end of seconds")
 
-    def further(self, event: Event) -> tuple[str, ...]:
+    def further_paths(self, event: Event) -> tuple[str, ...]:
         """Return the paths of the files behind the first, made on first use; empty for those that are not needed."""
         if not self.layout.has_tensorboard:
             for item in event.items:
@@ -260,8 +264,8 @@ class Files:
         for file in needed:
             if not self.paths[file]:
                 path = self._create(self.layout.roles[file])
-                if self.on_made is not None:
-                    self.on_made(file, os.path.basename(path))
+                if self.on_created is not None:
+                    self.on_created(file, os.path.basename(path))
                 self.paths[file] = path
         return tuple(path if file in needed else "" for file, path in enumerate(self.paths) if file)
 

@@ -48,9 +48,9 @@ from instrument.write.worker_process import Poison, WorkerProcess, disconnect
 
 #: A recorder starts no more processes than this in all its life.
 MOST_STARTS = 100
-#: An interpreter that fails so often in a row before it is ready is not started again.
+#: An interpreter that fails this often in a row before it is ready is not started again.
 _STARTS_OF_AN_INTERPRETER = 12
-#: A worker has to be ready within so long; mostly it takes 50 ms.
+#: A worker has to be ready within this time; mostly it takes 50 ms.
 _READY_SECONDS = 10.0
 #: How long the system may refuse processes before the trainer writes itself, and the pause between two attempts.
 _PATIENCE_SECONDS = 5.0

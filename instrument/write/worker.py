@@ -38,10 +38,10 @@ from instrument.ringfile.control import State
 from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
 from instrument.write.pool_memory import Config, PoolMemory, remove
 
-#: In a loop of small events most of the cost is waking a worker: there, it looks once more so long after its last one,
-#: and need not be woken meanwhile.
+#: In a loop of small events most of the cost is waking a worker: it stays awake this long after its last event, and
+#: looks once more.
 _LINGER_MS = 2
-#: Announcing sleep and publishing an event are ordered by no lock; one look after so long makes up for that.
+#: No lock orders announcing sleep and publishing an event; one more look after this time makes up for that.
 _LAST_LOOK_MS = 50
 #: Waiting for a turn is not idling: a look at the state this often guards against a bell that nobody rang.
 _TURN_POLL_MS = 500
@@ -49,8 +49,8 @@ _TURN_POLL_MS = 500
 _ORPHAN_LOOKS = 20
 #: Between two attempts to write to a disk that is full; and how long to go on with that when the trainer is gone.
 _RETRY_SECONDS = 0.2
-_LAST_HOPE_SECONDS = 30.0
-_LAST_HOPE_LOOKS = 80
+_ORPHAN_PATIENCE_SECONDS = 30.0
+_ORPHAN_LOOKS_WHILE_STALLED = 80
 #: How many attempts are skipped while the file system has no room; quotas are not in what it reports.
 _RETRIES_WITHOUT_ROOM = 10
 #: How long a worker whose socket is at its end waits for the end of the trainer's process.
@@ -74,7 +74,7 @@ class Worker:
         self._poll.register(self._bell, select.POLLIN)
         self._poll.register(self._socket, select.POLLIN)
         self._consumer = Consumer(self._pool, config.directory, config.poisoned, self._report)
-        # Whoever else was started for this ring is dead before this one looks into it.
+        # Any other process that was started for this ring is dead before this one looks into it.
         fcntl.lockf(config.gate, fcntl.LOCK_EX, 1, config.worker)
         self._position = self._ring.tail
         self._lingers = self._trainer_is_gone = False
@@ -92,7 +92,7 @@ class Worker:
         self._consumer.committer.close()
         self._socket.close()
         if all(ring.head == ring.tail for ring in self._pool.rings) and self._is_last():
-            # Whoever wrote before may have died in the middle of it.
+            # A predecessor may have died in the middle of a write.
             commit.trim(self._consumer.paths, self._pool.state)
             if self._config.ring_path:
                 remove(self._config.ring_path, self._memory)
@@ -113,7 +113,7 @@ class Worker:
         os.eventfd_write(self._config.trainer_bell, 1)
 
     def _rest(self) -> None:
-        """Sleep until there may be something: in a loop for a moment as one who is awake, then until the bell rings."""
+        """Sleep until there may be something: in a loop of events a moment while awake, then until the bell."""
         if self._lingers:
             self._wait(_LINGER_MS)
             if self._has_news():
@@ -182,7 +182,7 @@ class Worker:
 
     def _gives_up(self, began: float) -> bool:
         """Return True if nothing will make room any more; `began` is when the first attempt failed, 0 for just now."""
-        is_late = began > 0 and time.monotonic() - began > _LAST_HOPE_SECONDS
+        is_late = began > 0 and time.monotonic() - began > _ORPHAN_PATIENCE_SECONDS
         return self._is_ending or (self._trainer_is_gone and is_late)
 
     @property
@@ -213,7 +213,7 @@ class Worker:
 
     def _publish(self, state: State) -> None:
         self._pool.state = state
-        # The system call orders the store above before the look at who waits.
+        # The system call orders the store above before the look at the workers that wait.
         os.eventfd_write(self._config.trainer_bell, 1)
         waiting = self._pool.waiting_for(state.sequence + 1)
         if waiting is not None:
@@ -226,7 +226,7 @@ class Worker:
         waited, last = 0, -1
         while (committed := self._pool.committed_sequence) != sequence - 1:
             waited = waited + 1 if self._trainer_is_gone and committed == last else 0
-            if waited > (_LAST_HOPE_LOOKS if self._pool.is_stalled else _ORPHAN_LOOKS):
+            if waited > (_ORPHAN_LOOKS_WHILE_STALLED if self._pool.is_stalled else _ORPHAN_LOOKS):
                 sys.exit(1)
             last = committed
             self._wait(_TURN_POLL_MS)

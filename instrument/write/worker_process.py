@@ -14,10 +14,10 @@ from instrument.processes import Process
 from instrument.ringfile.commit import Diagnostic, Report
 from instrument.write.pool_memory import Config
 
-#: A record that was claimed at so many deaths in a row is left out. Crashes and kills cannot be told apart: a worker is
-#: no child of its trainer.
+#: A record that was claimed at this many deaths in a row is left out. Crashes and kills look the same: a worker is no
+#: child of its trainer.
 DEATHS_OF_A_RECORD = 20
-#: So many deaths in a row without anything being committed end the use of workers.
+#: This many deaths in a row without anything being committed end the use of workers.
 DEATHS_WITHOUT_PROGRESS = 40
 _LONGEST_MESSAGE_BYTES = 1 << 16
 
@@ -79,7 +79,7 @@ class WorkerProcess:
         return self.process.wait(seconds)
 
     def disconnect(self, how: int = socket.SHUT_RDWR) -> None:
-        """Have the worker see that this is over, whoever else holds a copy of this end, such as a forked child."""
+        """Have the worker see that this is over, even if a forked child holds a copy of this end."""
         disconnect(self.socket, how)
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class WorkerProcess:
 
 
 def disconnect(end: socket.socket, how: int = socket.SHUT_RDWR) -> None:
-    """Shut an end of a socket pair down, for all who hold a copy of it."""
+    """Shut an end of a socket pair down, and all copies of it."""
     try:
         end.shutdown(how)
     except OSError:

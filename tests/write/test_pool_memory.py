@@ -76,7 +76,7 @@ def test_what_a_dead_worker_leaves(pool_fd: int) -> None:
     """The event that it had in hand, unless that is committed; afterwards its words are those of a new worker."""
     pool = PoolMemory(pool_fd)
     assert pool.reset_worker(1) == 0
-    pool.take_in_hand(1, 8)
+    pool.claim(1, 8)
     pool.await_turn(1, 7)
     pool.set_awake(1, True)
     assert pool.waiting_for(7) == 1
@@ -85,6 +85,6 @@ def test_what_a_dead_worker_leaves(pool_fd: int) -> None:
     assert pool.reset_worker(1) == 0
     assert pool.waiting_for(7) is None
     assert not pool.is_awake(1)
-    pool.take_in_hand(1, 8)
+    pool.claim(1, 8)
     pool.state = State(sequence=8)
     assert pool.reset_worker(1) == 0
