@@ -255,8 +255,8 @@ class Recorder:
         try:
             incomplete = window.close(reason, self.metadata.values)
         except Exception as error:  # noqa: BLE001  the edge to another's code
-            text = f"the window ({window.request}) cannot be stopped: {type(error).__name__}: {error}"
-            self._say_error(f"{text}. What there is of it stays in {window.directory}.")
+            failure = f"the window ({window.request}) cannot be stopped: {type(error).__name__}: {error}"
+            self._say_error(f"{failure}. What there is of it stays in {window.directory}.")
             self.windows += 1
             return False
         finally:
