@@ -349,25 +349,6 @@ def test_the_root_loads_the_version_only() -> None:
     assert loaded - sys.stdlib_module_names - {"collections.abc"} == {"instrument._version"}
 
 
-#: Circles that are left, to be broken. Nothing is added here.
-KNOWN_CIRCLES: tuple[frozenset[str], ...] = (
-    frozenset(
-        {
-            "instrument.facts.describe",
-            "instrument.runs.contents",
-            "instrument.runs.frames",
-            "instrument.runs.lineage",
-            "instrument.runs.points",
-            "instrument.runs.presented",
-            "instrument.runs.run",
-            "instrument.runs.run_list",
-            "instrument.runs.tail",
-            "instrument.show.html",
-        }
-    ),
-)
-
-
 def circles(imports: list[Import]) -> set[frozenset[str]]:
     """Return the sets of modules that reach each other by imports."""
     needed: dict[str, set[str]] = {module: set() for module in MODULES}
@@ -393,20 +374,12 @@ def reachable(module: str, needed: dict[str, set[str]]) -> set[str]:
     return reached
 
 
-def test_modules_are_loaded_in_some_order() -> None:
-    """Each after those that it loads at its top."""
-    assert circles([one for one in IMPORTS if one.is_loaded]) == set()
-
-
-def test_there_is_no_new_import_circle() -> None:
+def test_there_is_no_import_circle() -> None:
     """Imports for types, in functions and by name count: a reader meets them, too.
 
     The root is left out: it names every public module by its name, so that `import instrument` loads none of them.
     """
-    found = circles([one for one in IMPORTS if one.room])
-    assert [sorted(circle) for circle in found if not any(circle <= known for known in KNOWN_CIRCLES)] == []
-    broken = [sorted(known) for known in KNOWN_CIRCLES if not any(circle <= known for circle in found)]
-    assert broken == [], "these circles are broken: remove them from KNOWN_CIRCLES"
+    assert [sorted(circle) for circle in circles([one for one in IMPORTS if one.room])] == []
 
 
 def test_imports_by_name_are_seen() -> None:
