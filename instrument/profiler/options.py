@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from instrument import paths
@@ -21,6 +22,8 @@ from instrument.suggestions import closest
 log = logging.getLogger("instrument")
 
 Member = TypeVar("Member", bound=Enum)
+#: Takes the name and the value of an option; returns what is stored, or raises `TypeError` or `ValueError`.
+Check = Callable[[str, Any], Any]
 
 
 class ProfilerLevel(Enum):
@@ -106,7 +109,7 @@ class Options:
     @classmethod
     def check(cls, given: Mapping[str, Any]) -> Options:
         """Check each option; raise `TypeError` or `ValueError` for the first that is wrong."""
-        return cls(**{name: _check(name, value) for name, value in given.items()})
+        return cls(**{name: _CHECKS.get(name, _check_bool)(name, value) for name, value in given.items()})
 
     @property
     def changed(self) -> set[str]:
@@ -163,19 +166,10 @@ def _say_once(text: str) -> None:
 # ---------------------------------------------------------------- checks
 
 
-def _check(name: str, value: Any) -> Any:
-    check = _CHECKS.get(name)
-    return _check_bool(name, value) if check is None else check(name, value)
-
-
 def _check_bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
     return value
-
-
-def _check_optional_bool(name: str, value: object) -> bool | None:
-    return None if value is None else _check_bool(name, value)
 
 
 def _member(kind: type[Member], name: str, value: object) -> Member:
@@ -210,30 +204,25 @@ def _check_texts(name: str, value: object) -> tuple[str, ...]:
     return texts
 
 
-def _check_activities(name: str, value: object) -> tuple[ProfilerActivity, ...]:
-    return _members(ProfilerActivity, name, _BOTH if value is None else value)
+def _optional(check: Check) -> Check:
+    """Return a check that takes None as well."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
-def _check_level(name: str, value: object) -> ProfilerLevel:
-    return _member(ProfilerLevel, name, ProfilerLevel.Level0 if value is None else value)
+def _with_default(default: object, check: Check) -> Check:
+    """Return a check that takes None for the default."""
+    return lambda name, value: check(name, default if value is None else value)
 
 
-def _check_export_type(name: str, value: object) -> tuple[ExportType, ...]:
-    return _members(ExportType, name, ExportType.Text if value is None else value)
-
-
-def _check_max_steps(name: str, value: object) -> int | None:
-    return None if value is None else check_count(name, value, 1)
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "data_process": _check_optional_bool,
-    "activities": _check_activities,
-    "profiler_level": _check_level,
+#: The options that are not just True or False.
+_CHECKS: dict[str, Check] = {
+    "data_process": _optional(_check_bool),
+    "activities": _with_default(_BOTH, partial(_members, ProfilerActivity)),
+    "profiler_level": _with_default(ProfilerLevel.Level0, partial(_member, ProfilerLevel)),
     "aic_metrics": _check_aic_metrics,
-    "export_type": _check_export_type,
+    "export_type": _with_default(ExportType.Text, partial(_members, ExportType)),
     "host_sys": _check_texts,
-    "max_steps": _check_max_steps,
+    "max_steps": _optional(lambda name, value: check_count(name, value, 1)),
     "mstx_domain_include": _check_texts,
     "mstx_domain_exclude": _check_texts,
 }
