@@ -77,7 +77,7 @@ _BOTH = (ProfilerActivity.CPU, ProfilerActivity.NPU)
 
 @dataclass(frozen=True)
 class Options:
-    """What a profiler is told beside its schedule, in MindSpore's words; the defaults are MindSpore's.
+    """What a profiler is told beside its schedule, in MindSpore's words. The defaults are MindSpore's.
 
     `data_process` is None where nobody said: the data pipeline is recorded where that costs nothing, on the CPU.
     """
@@ -108,7 +108,7 @@ class Options:
 
     @classmethod
     def check(cls, given: Mapping[str, Any]) -> Options:
-        """Check each option; raise `TypeError` or `ValueError` for the first that is wrong."""
+        """Check each option. Raise `TypeError` or `ValueError` for the first that is wrong."""
         return cls(**{name: _CHECKS.get(name, _check_bool)(name, value) for name, value in given.items()})
 
     @property
@@ -123,7 +123,7 @@ def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], si
     """Make options of the arguments of `signature` and of `outdated`, which only older versions of MindSpore know.
 
     Raises:
-        TypeError: an argument that no version knows; the message names the nearest one.
+        TypeError: an argument that no version knows. The message names the nearest one.
         TypeError, ValueError: an argument's value is wrong.
     """
     given = dict(arguments)
@@ -229,7 +229,7 @@ _CHECKS: dict[str, Check] = {
 
 
 def check_output_directory(name: str, value: object) -> str:
-    """Return the absolute path of a directory to write to; it is made when there is something to write.
+    """Return the absolute path of a directory to write to. It is made when there is something to write.
 
     Raises:
         TypeError, ValueError: the value is no path.
@@ -248,7 +248,7 @@ def check_output_directory(name: str, value: object) -> str:
 
 
 def check_directory(name: str, value: object) -> str:
-    """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
+    """Return the absolute path of a directory option. Raise `TypeError` or `ValueError` for what is no path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
     path = os.fspath(value)
@@ -260,7 +260,7 @@ def check_directory(name: str, value: object) -> str:
 
 
 def check_steps(value: object) -> list[int]:
-    """Return the numbers of steps; raise `TypeError` for what is no list of such, `ValueError` for a negative one."""
+    """Return the numbers of steps. Raise `TypeError` for what is no list of such, `ValueError` for a negative one."""
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         raise TypeError(f"step_list is {value!r}; expected a list of numbers of steps.")
     return [check_count("step_list", number) for number in value]
