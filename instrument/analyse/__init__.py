@@ -1,1 +1,1 @@
-"""Parsed traces -> tables that explain them; one module a question."""
+"""Tables that explain parsed traces, one module a question, and the conclusions that are drawn from them."""

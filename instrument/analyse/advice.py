@@ -1,4 +1,4 @@
-"""What to do about a profile: sentences, each with the figure that it rests on. Without a figure there is no advice."""
+"""Advice about a profile: sentences, each with the figure that it rests on. Without a figure there is no advice."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def _is_wait(name: str) -> bool:
 
 
 def _computing(table: Table) -> Table:
-    """Return the rows that compute, in their order, most time first; communication waits for others, too."""
+    """Return the rows that compute, in their order, most time first. Communication waits for others, too."""
     rows = zip(table["side"].tolist(), table["type"].tolist(), strict=True)
     return table.take(np.array([side != COMMUNICATION and not is_collective(kind) for side, kind in rows], np.bool_))
 

@@ -1,6 +1,6 @@
 """Write captures as a Chrome trace, which Perfetto and chrome://tracing open.
 
-Times are microseconds since the start of the trace with all three decimals of the nanosecond; what the start is on the
+Times are microseconds since the start of the trace with all three decimals of the nanosecond. What the start is on the
 clock of the capture stands in the file. Events are written block by block: of a large trace only arrays are in memory.
 """
 
@@ -47,9 +47,9 @@ class Written(NamedTuple):
 
 
 def write(captures: Sequence[Capture], path: str | os.PathLike[str]) -> Written:
-    """Write the timeline of all captures to `path`, compressed where it ends in `.gz`; a file there is replaced.
+    """Write the timeline of all captures to `path`, compressed where it ends in `.gz`. A file there is replaced.
 
-    Captures on the wall clock share one axis; each other one begins at its own 0, and the names of its processes and
+    Captures on the wall clock share one axis. Each other one begins at its own 0, and the names of its processes and
     `alignment` in the file say so. The file appears when it is whole.
 
     Raises:
@@ -182,7 +182,7 @@ def _bases(captures: Sequence[tuple[Capture, TimelineEvents]]) -> list[int]:
 
 
 def alignment(captures: Sequence[Capture]) -> str:
-    """Return a sentence on which of several captures have no place beside the others; empty where all have one."""
+    """Return a sentence on which of several captures have no place beside the others, empty where all have one."""
     apart = [capture for capture in captures if not _is_shared(capture)]
     if len(captures) < 2 or not apart:
         return ""

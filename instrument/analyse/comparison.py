@@ -1,7 +1,7 @@
 """Compare two profiles: the parts of a step, the steps and the operators with their differences.
 
 Profiles may be of other devices or of other versions of a network. An operator is matched by its full name and side,
-then by its full name; what then is left, by its name without the number that a compilation gives it, where that is
+then by its full name, and what then is left by its name without the number that a compilation gives it, where that is
 unique on both sides.
 """
 
@@ -31,8 +31,8 @@ _Pair = tuple[_Row, _Row]
 class Comparison:
     """Tables of two profiles side by side. A difference is always new - base: below 0 the new one is faster.
 
-    `steps` has the parts of the mean step, `each_step` every step by its number; `operators` and `operator_types` have
-    what is in both, the largest difference first; `unmatched` the operators that only one of them has.
+    `steps` has the parts of the mean step, `each_step` every step by its number. `operators` and `operator_types` have
+    what is in both, the largest difference first. `unmatched` has the operators that only one of them has.
     """
 
     title: str
@@ -86,7 +86,7 @@ def compare(base: ProfileTables, new: ProfileTables) -> Comparison:
 
 
 def _in_steps(profile: ProfileTables) -> tuple[ProfileTables, int]:
-    """Leave out the executions that are in no step, and count them; keep all of them if none is in a step."""
+    """Leave out the executions that are in no step, and count them. Keep all of them if none is in a step."""
     steps, executions = profile.capture.steps["step"], profile.capture.executions["step"]
     outside = int((executions == MISSING).sum())
     is_of_host = profile.target == "cpu"  # a device's own steps may begin behind the fetch of their data
@@ -136,7 +136,7 @@ def _by_type(rows: Sequence[_Row]) -> dict[str, dict[str, Any]]:
 
 
 def _differences(base: Sequence[float | None], new: Sequence[float | None]) -> dict[str, list[float | None]]:
-    """Return new - base, and the same in percent of base; None if either is not known, or base is 0."""
+    """Return new - base, and the same in percent of base, or None if either is not known, or base is 0."""
     difference = [None if old is None or now is None else now - old for old, now in zip(base, new, strict=True)]
     percent = [
         None if change is None or not old else 100 * change / old for change, old in zip(difference, base, strict=True)
@@ -155,7 +155,7 @@ def _parts(base: Sequence[_Row], new: Sequence[_Row], has_steps: bool) -> Table:
 
 
 def _each_step(base: Sequence[_Row], new: Sequence[_Row]) -> Table:
-    """Compare every step that has a number, of the first graph where it has several; None where it is absent."""
+    """Compare every step that has a number, of the first graph where it has several, or None where it is absent."""
     in_base, in_new = _totals(base), _totals(new)
     numbers = sorted({*in_base, *in_new})
     columns: dict[str, list[Any]] = {"step": numbers}

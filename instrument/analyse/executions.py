@@ -4,7 +4,7 @@ An execution counts with the time from its start to its end, as the capture and 
 task may run inside each other on one stream, and each counts in full. The time in which a stream was busy is a union of
 intervals (see `intervals`).
 
-A trace also holds impossible executions: ends that were lost, counters that ran over. Each stays in the timeline; here
+A trace also holds impossible executions: ends that were lost, counters that ran over. Each stays in the timeline. Here
 it is left out of sums and counted by kind. Only where the trace itself says that records were lost inside of an
 execution, it ends at the latest where the next one of its stream begins after that place.
 """
@@ -45,7 +45,7 @@ _WORDS = {
 class CountedExecutions:
     """`executions` (dtype EXECUTION, by start) that count in sums, with the durations that count.
 
-    `left_out` says how many of which kind do not count; kinds without any are not in it. `clipped_ns` was cut off
+    `left_out` says how many of which kind do not count. Kinds without any are not in it. `clipped_ns` was cut off
     `clipped` of those that do, as they reach over the end of the window or over a place where records were lost.
     `uncertain` is how many have such a place inside, cut or not. `overlapping` reach past the start of another task on
     their stream. `far` lie far away from nearly all others: their durations count, but the time between does not.
@@ -130,7 +130,7 @@ def _bad(rows: NDArray[np.void], window: tuple[int, int] | None) -> dict[str, ND
 
 
 def window_of(capture: Capture) -> tuple[int, int] | None:
-    """Return when the window was opened and closed, on the clock of the capture; None if the trace does not say."""
+    """Return when the window was opened and closed, on the clock of the capture, or None if the trace does not say."""
     times = (capture.metadata.get("start_ns"), capture.metadata.get("stop_ns"))
     if capture.clock != "epoch" or not all(isinstance(time, int) for time in times):
         return None
@@ -158,7 +158,7 @@ def _serial_streams(rows: NDArray[np.void], capture: Capture) -> list[NDArray[np
 def _clip_where_records_were_lost(
     rows: NDArray[np.void], streams: Sequence[NDArray[np.intp]], lost: NDArray[np.void]
 ) -> int:
-    """Cut executions in whose middle records were lost at the next start of their stream; return how many these are.
+    """Cut executions in whose middle records were lost at the next start of their stream. Return how many these are.
 
     The end that such an execution was given may be that of a later one of its task.
     """

@@ -17,7 +17,7 @@ Element = TypeVar("Element", bound=np.generic)
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """One value for each group; 0 for a group without values."""
+    """One value for each group, 0 for a group without values."""
 
     count: NDArray[np.int64]
     total: NDArray[np.int64]
@@ -46,7 +46,7 @@ def factorize(keys: Iterable[Key]) -> tuple[list[Key], NDArray[np.int64]]:
 
 
 def masked(values: NDArray[Element], is_missing: NDArray[np.bool_]) -> NDArray[Element]:
-    """Return `values`, masked where `is_missing`; a plain array where nothing is."""
+    """Return `values`, masked where `is_missing`, or as a plain array if nothing is."""
     if not is_missing.any():
         return values
     result: NDArray[Element] = np.ma.MaskedArray(values, is_missing)

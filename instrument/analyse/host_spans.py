@@ -20,7 +20,7 @@ _SUMS = "Spans lie inside of each other and run on several threads: their times 
 def by_name(capture: Capture) -> Table:
     """Tabulate the spans, one row a name and kind ("span", "callback" or "framework"), most time first.
 
-    `threads` is on how many threads it ran; `open` how many had not ended when the window closed, which are not in
+    `threads` is on how many threads it ran. `open` is how many had not ended when the window closed, which are not in
     `count` and the times.
     """
     rows = capture.spans[np.isin(capture.spans["kind"], list(_KINDS))]

@@ -48,7 +48,7 @@ def _use(where: str, stream: int, rows: NDArray[np.void]) -> tuple[Any, ...]:
 def gaps(capture: Capture, counted: CountedExecutions) -> Table:
     """Tabulate the largest gaps: place, start, length, the step in which it ends, the operators before and behind it.
 
-    At most `MOST_GAPS` rows, the largest first; a note has the number and the time of the others.
+    At most `MOST_GAPS` rows, the largest first. A note has the number and the time of the others.
     """
     parts = [_gaps_of(where, stream, part) for where, stream, part in _streams(capture, counted)]
     every = np.concatenate([np.empty(0, _GAP), *parts])

@@ -11,7 +11,7 @@ Numbers are never shortened while another column can go: a number that lost its 
 a width, which is what a pipe or a file is, gets every column whole.
 
 Rejected: rich. It shrinks columns and cuts texts at their ends, but hides none, so that a table of 14 numbers at 80
-columns is cut inside its numbers; it takes 60 ms to import, and there would be two layouts to test, as it could only be
+columns is cut inside its numbers. It takes 60 ms to import, and there would be two layouts to test, as it could only be
 an optional dependency.
 
 A name out of a file is never printed as it is: control characters, and those that change the direction of writing,
@@ -165,7 +165,7 @@ def _head(text: str, width: int) -> str:
 
 
 def _tail(text: str, width: int) -> str:
-    """Return as much of the end as fits; it does not begin with a combining mark."""
+    """Return as much of the end as fits. It does not begin with a combining mark."""
     start, taken = len(text), 0
     while start and taken + _columns_of(text[start - 1]) <= width:
         start -= 1
@@ -176,7 +176,7 @@ def _tail(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int | None, indent: str = "", hard: bool = False) -> list[str]:
-    """Break a text into lines at its spaces; all lines but the first begin with `indent`.
+    """Break a text into lines at its spaces. All lines but the first begin with `indent`.
 
     A word that is longer than a line stays whole, so that a path can be copied, unless `hard` is true.
     """
@@ -199,7 +199,7 @@ def wrapped(text: str, width: int | None, indent: str = "", hard: bool = False) 
 
 
 def prose(text: str, screen: Screen, indent: str = "") -> str:
-    """Return sentences in lines that fit the screen; line ends of the text stay."""
+    """Return sentences in lines that fit the screen. Line ends of the text stay."""
     return "\n".join(line for part in text.split("\n") for line in wrapped(part, screen.width, indent))
 
 
@@ -222,7 +222,7 @@ def aligned(
     screen: Screen = UNLIMITED,
     hint: str = _HINT,
 ) -> str:
-    """Format finished texts under their headings; `is_right` says which columns stand to the right.
+    """Format finished texts under their headings. `is_right` says which columns stand to the right.
 
     No line ends in a space, and none is longer than the screen is wide. Where columns are hidden, the last lines name
     them and give the `hint`.

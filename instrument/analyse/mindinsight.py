@@ -111,7 +111,7 @@ def _cpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
 
 
 def _gpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
-    """Write operators of a GPU; the times of kernels by operator are not known, and are 0 for all."""
+    """Write operators of a GPU. The times of kernels by operator are not known, and are 0 for all."""
     heading: Sequence[str] = (
         "op_side", "op_type", "op_name", "op_full_name", "op_occurrences", "op_total_time(us)", "op_avg_time(us)",
         "total_proportion", "cuda_activity_cost_time(us)", "cuda_activity_call_count",
@@ -196,7 +196,7 @@ def _subgraph(record: dict[str, Any]) -> str:
 
 
 def _frequency(record: dict[str, Any]) -> int:
-    """Return how often operators of a type run in a step; without steps, how many there are."""
+    """Return how often operators of a type run in a step, or without steps, how many there are."""
     return int(record["operators"]) if record["per_step"] is None else max(round(record["per_step"]), 1)
 
 
@@ -209,7 +209,7 @@ def _inputs(record: dict[str, Any]) -> str:
 
 
 def step_trace(profile: ProfileTables) -> str:
-    """Write the steps whose parts are all known, and their average; empty without any.
+    """Write the steps whose parts are all known, and their average, or nothing without any.
 
     Times since the epoch begin at 1 here: MindInsight takes differences of them as float64 in ms.
     """
@@ -240,7 +240,7 @@ def _with_mean(values: NDArray[np.int64], first: int) -> NDArray[np.int64]:
 
 
 def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], list[str]]:
-    """Return start, end and duration of the first, second, ... communication of each stream and step; 0 for none."""
+    """Return start, end and duration of the first, second, ... communication of each stream and step, 0 for none."""
     rows = capture.reduces[np.isin(capture.reduces["step"], steps) & (capture.reduces["duration_ns"] >= 0)]
     rows = rows[np.lexsort((rows["start_ns"], rows["stream"], rows["step"]))]
     is_first = np.ones(len(rows), np.bool_)

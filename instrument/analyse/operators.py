@@ -1,7 +1,7 @@
 """The operators that take the time: by name, by type and by the side of the device where they run.
 
 Shares are of the sum over all operators. Operators that run at the same time each count in full, so the sums may exceed
-the time that passed; `idle` says what passed.
+the time that passed. `idle` says what passed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def by_name(capture: Capture, counted: CountedExecutions) -> Table:
 
 
 def by_type(capture: Capture, counted: CountedExecutions) -> Table:
-    """Tabulate operators by type and side, most time first; `operators` counts the different names of a type."""
+    """Tabulate operators by type and side, most time first. `operators` counts the different names of a type."""
     stats = _Stats(capture, counted, lambda operator: (operator.type, operator.side))
     columns = {
         "type": [kind for kind, _ in stats.keys],
@@ -160,7 +160,7 @@ def op_analyse(capture: Capture, counted: CountedExecutions, op_name: str | Sequ
 
     Raises:
         TypeError: `op_name` is neither text nor a list of texts.
-        InstrumentError: there is no such operator; the message has the types that there are.
+        InstrumentError: there is no such operator. The message has the types that there are.
     """
     names = [op_name] if isinstance(op_name, str) else op_name
     if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) and name for name in names):
@@ -217,7 +217,7 @@ _TORCH = {
 
 @dataclass(frozen=True)
 class KeyAverages:
-    """Operators by name, as torch's `key_averages()`: `table()` is a text; `averages` are the columns behind it."""
+    """Operators by name, as torch's `key_averages()`: `table()` is a text. `averages` are the columns behind it."""
 
     averages: Table
 

@@ -68,7 +68,7 @@ def _of_source(capture: Capture) -> Table:
 def own_ns(capture: Capture, counted: CountedExecutions, steps: Table) -> dict[int, int]:
     """Return step -> its time less that in which the device did nothing but communicate.
 
-    `steps` is what `steps.per_step` made. A step whose time is not known is left out; of several graphs the first one
+    `steps` is what `steps.per_step` made. A step whose time is not known is left out. Of several graphs the first one
     of a number counts.
     """
     start, total = (np.ma.asarray(steps[name]).filled(0) for name in ("start_ns", "total_ns"))
@@ -122,7 +122,7 @@ def _computed(capture: Capture, computing: Union, communication: Union) -> Table
 
 
 def _ranges(capture: Capture, either: Union) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return number, start and end of the steps; without any, of all that ran."""
+    """Return number, start and end of the steps, or without any, of all that ran."""
     steps = capture.steps[
         (capture.steps["start_ns"] != MISSING) & (capture.steps["end_ns"] > capture.steps["start_ns"])
     ]

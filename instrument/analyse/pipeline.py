@@ -43,11 +43,11 @@ _ONLY_BATCHES = "The stages are n/a: the trace has no pipeline_profiling file. W
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the consumer of the pipeline saw; all but `kind` and `reason` may be None.
+    """What the consumer of the pipeline saw. All but `kind` and `reason` may be None.
 
-    `wait_percent` is the share of the time that it waited; `stage` is the one that holds the others back, and
+    `wait_percent` is the share of the time that it waited. `stage` is the one that holds the others back, and
     `reason` has the figures of both. `is_of_steps`: no queue was seen, only the time before the first operators.
-    `near_miss` says why a training that is not input-bound soon may be; it is part of `reason`.
+    `near_miss` says why a training that is not input-bound soon may be. It is part of `reason`.
     """
 
     kind: str
@@ -72,7 +72,7 @@ def stages(capture: Capture, waiting: Verdict) -> Table:
     """Tabulate the stages, from the consumer to the sources: workers, its output queue, its use of the processors.
 
     `queue_use_percent` is the mean of the samples by the capacity, `empty_percent` the share of samples of 0.
-    `cpu_percent` is of all processors of the machine; `worker_cpu_percent` is of one processor, for each worker:
+    `cpu_percent` is of all processors of the machine. `worker_cpu_percent` is of one processor, for each worker:
     cpu_percent * processors / workers. `cpu_ns` is what the stage used while it was sampled: cpu_percent / 100 *
     processors * samples * interval between them. What was not sampled is masked.
     """
@@ -159,7 +159,7 @@ def _mean_ns(rows: NDArray[np.void], column: str) -> float | None:
 
 
 def _ordered(stages: Sequence[PipelineStage]) -> list[PipelineStage]:
-    """Order stages breadth first from the consumer; those that a damaged tree does not reach come last."""
+    """Order stages breadth first from the consumer. Those that a damaged tree does not reach come last."""
     by_id = {stage.id: stage for stage in stages}
     pending = [stage.id for stage in stages if stage.parent == MISSING]
     seen = set(pending)
@@ -179,13 +179,13 @@ def _share(values: Sequence[float], wanted: float) -> float | None:
 
 
 def _use(stage: PipelineStage) -> float | None:
-    """Return how full the output queue is on average, in percent; None for a stage without samples of it."""
+    """Return how full the output queue is on average, in percent, or None for a stage without samples of it."""
     mean = _mean(stage.queue_sizes)
     return None if mean is None or stage.queue_capacity <= 0 else min(100 * mean / stage.queue_capacity, _FULL_PERCENT)
 
 
 def processors(capture: Capture) -> int | None:
-    """Return the number of processors of the machine; None if the trace does not say."""
+    """Return the number of processors of the machine, or None if the trace does not say."""
     count = capture.metadata.get("processors")
     return count if isinstance(count, int) and count > 0 else None
 
@@ -217,10 +217,10 @@ class _Wait:
 def verdict(capture: Capture, steps: Table) -> Verdict:
     """Decide whether the training waits for data, and for which stage. `steps` is what `steps.per_step` made.
 
-    The wait is looked for where it is seen best: how long the device waited for its queue; on the host how long the
-    iterator took; the time before the first forward operator of each step while the queue was empty at times; how long
-    the feeder of the device's queue waited for the pipeline; and at last how often the queue nearest to the consumer
-    was empty.
+    Several sources tell how long the consumer waited. In the order of how well they do: the time that the device waited
+    for its queue, on the host that of the iterator, the time before the first forward operator of each step while the
+    queue was empty at times, the time that the feeder of the device's queue waited for the pipeline, and the share of
+    samples in which the queue nearest to the consumer was empty.
     """
     wait = next(_waits(capture, steps), None)
     if wait is None:
@@ -286,7 +286,7 @@ def _of_fetches(capture: Capture, steps: Table) -> _Wait | None:
 
 
 def _span_of_steps(steps: Table) -> tuple[int, int]:
-    """Return when the first step begins, and the time until the last one ends; 0 for both without steps."""
+    """Return when the first step begins, and the time until the last one ends, 0 for both without steps."""
     total, start = np.ma.asarray(steps["total_ns"]), np.ma.asarray(steps["start_ns"])
     is_known = ~(np.ma.getmaskarray(total) | np.ma.getmaskarray(start) | np.ma.getmaskarray(steps["step"]))
     if not is_known.any():
@@ -322,7 +322,7 @@ def _of_batches(capture: Capture, who: str) -> _Wait | None:
 
 
 def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
-    """Measure the time before the first forward operator; no wait where the device's queue never was empty."""
+    """Measure the time before the first forward operator. No wait where the device's queue never was empty."""
     interval, total = np.ma.asarray(steps["iteration_interval_ns"]), np.ma.asarray(steps["total_ns"])
     is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
     samples, empty, _, share = _sizes(capture.batches)
@@ -360,7 +360,7 @@ def name_of(stage: PipelineStage) -> str:
 
 
 def _slowest(stages: Sequence[PipelineStage]) -> tuple[PipelineStage | None, str]:
-    """Return the stage whose input is the fullest against its output, and the figures; None if none stands out."""
+    """Return the stage whose input is the fullest against its output, and the figures, or None if none stands out."""
     tree = queued(stages)
     if len(tree) == 1:
         return tree[0], f"{name_of(tree[0])} is its only stage with a queue"

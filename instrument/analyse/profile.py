@@ -1,6 +1,6 @@
-"""`profile(path)` opens one window of a profile; `Profile` has its tables and the verbs that users call.
+"""`profile(path)` opens one window of a profile. `Profile` has its tables and the verbs that users call.
 
-Problem. A profile may be a trace event file, a run, a folder of a device's raw files, or one of these files; it may
+Problem. A profile may be a trace event file, a run, a folder of a device's raw files, or one of these files. It may
 have several windows, and a window several devices, each with raw files in a dozen formats, some of them damaged. A user
 wants one call, then a report, tables, a comparison, a timeline or files.
 
@@ -50,8 +50,8 @@ def profile(path: str | os.PathLike[str], window: int = -1, device: int | None =
     """Open one window of the profile at `path`: a trace event file, a run, a directory of raw files, or one of them.
 
     Args:
-        window: which one of several, by its number; negative ones count from the end.
-        device: which one of several devices the tables are of; by default the first.
+        window: which one of several, by its number. Negative ones count from the end.
+        device: which one of several devices the tables are of, by default the first.
 
     Raises:
         NoSuchRun: nothing of a profile is there.
@@ -74,7 +74,7 @@ def profile(path: str | os.PathLike[str], window: int = -1, device: int | None =
 
 
 def nothing(path: str, target: str, reason: str) -> Profile:
-    """Return a profile without anything in it; its metadata has the `reason`."""
+    """Return a profile without anything in it. Its metadata has the `reason`."""
     capture = Capture(0, target, "", metadata={"complete": False, "reason": reason})
     return Profile(path, [capture], None, windows.table([], 0))
 
@@ -92,12 +92,12 @@ def _has_any(capture: Capture) -> bool:
 
 
 class Profile(ProfileTables):
-    """One window of one device in tables; of several devices, `devices` compares them.
+    """One window of one device in tables. Of several devices, `devices` compares them.
 
     `print(profile)` is the report. Tables have NumPy columns with units in their names, and `to_pandas()`. What the
     trace does not tell is masked or an empty table, with the reason in the notes of the table.
 
-    `captures` are what the tables are made of, one a device; `capture` is that of the chosen one.
+    `captures` are what the tables are made of, one a device. `capture` is that of the chosen one.
     """
 
     # ------------------------------------------------------------------ conclusions
@@ -109,12 +109,12 @@ class Profile(ProfileTables):
 
     @cached_property
     def spread(self) -> Table:
-        """Distances between the ranks in each step; see `instrument.analyse.stragglers.spread`."""
+        """Distances between the ranks in each step. See `instrument.analyse.stragglers.spread`."""
         return stragglers.spread(self.each())
 
     @cached_property
     def devices(self) -> Table:
-        """One row a device, or rank, of the window; the notes name the slowest. See `instrument.analyse.stragglers`."""
+        """One row a device, or rank, of the window. The notes name the slowest. See `instrument.analyse.stragglers`."""
         return stragglers.devices(self.each(), self.spread)
 
     def compare(self, base: Profile) -> Comparison:
@@ -124,11 +124,11 @@ class Profile(ProfileTables):
     # ------------------------------------------------------------------ as MindSpore and torch ask
 
     def key_averages(self) -> KeyAverages:
-        """Return operators by full name; `table(sort_by, row_limit)` is a text."""
+        """Return operators by full name. `table(sort_by, row_limit)` is a text."""
         return KeyAverages(self.operators)
 
     def op_analyse(self, op_name: str | Sequence[str], device_id: int | None = None) -> str:
-        """Return JSON about operators by type, side and input shapes; see `instrument.analyse.operators.op_analyse`."""
+        """Return JSON about operators by type, side and input shapes. See `instrument.analyse.operators.op_analyse`."""
         capture = self.capture if device_id is None else choose_device(self.captures, device_id, self.path)
         counted = self.counted if capture is self.capture else executions.count_executions(capture)
         return operators.op_analyse(capture, counted, op_name)
@@ -136,11 +136,11 @@ class Profile(ProfileTables):
     # ------------------------------------------------------------------ files
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the timeline of all devices for Perfetto or chrome://tracing; compressed if `path` ends in `.gz`."""
+        """Write the timeline of all devices for Perfetto or chrome://tracing, compressed if `path` ends in `.gz`."""
         chrome_trace.write(self.captures, path)
 
     def save(self, directory: str | os.PathLike[str], pretty: bool = False) -> list[str]:
-        """Write all tables as CSV and JSON below `directory`; see `instrument.analyse.save`. Returns the paths."""
+        """Write all tables as CSV and JSON below `directory`. See `instrument.analyse.save`. Returns the paths."""
         return save.save(self, os.fspath(directory), pretty)
 
     # ------------------------------------------------------------------ for people

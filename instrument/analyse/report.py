@@ -1,4 +1,4 @@
-"""A profile as one text, and as one static page in a notebook: first what the window is, then where its time went."""
+"""A profile as text, and as a static page in a notebook: a description of the window, then the parts of its time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDTHS = {"operators": _OPERATOR_WIDTH, "problems": 120}
 def text(profile: ProfileTables, screen: Screen = UNLIMITED, has_whole_names: bool = False) -> str:
     """Return the report for a screen. Long tables are cut to their first rows, and say so.
 
-    Names are shortened to what a page has room for, unless `has_whole_names`; a screen with a width shortens them
+    Names are shortened to what a page has room for, unless `has_whole_names`. A screen with a width shortens them
     where it must.
     """
     parts = ["\n".join(layout.prose(line, screen, "    ") for line in _heading(profile))]
@@ -45,7 +45,7 @@ def text(profile: ProfileTables, screen: Screen = UNLIMITED, has_whole_names: bo
 
 
 def html(profile: ProfileTables) -> str:
-    """Return the report as static HTML; every text is escaped."""
+    """Return the report as static HTML. Every text is escaped."""
     heading = "<br>".join(escaping.escape(layout.escape(line)) for line in _heading(profile))
     items = "".join(f"<li>{escaping.escape(layout.escape(line))}</li>" for line in advice.sentences(profile))
     tables = "".join(
@@ -55,7 +55,7 @@ def html(profile: ProfileTables) -> str:
 
 
 def _known(table: Table) -> Table:
-    """Return a table without the columns of which nothing is known; the notes say why."""
+    """Return a table without the columns of which nothing is known. The notes say why."""
     masks = {name: np.ma.getmaskarray(values) for name, values in table.columns.items()}
     return table.without(*(name for name, mask in masks.items() if len(mask) and mask.all()))
 
@@ -68,7 +68,7 @@ def _section(table: Table, rows: int, name_width: int | None, screen: Screen) ->
 
 
 def _sections(profile: ProfileTables) -> Iterator[tuple[Table, int]]:
-    """Yield the tables and how many rows of each; an empty table stays if its notes say why."""
+    """Yield the tables and how many rows of each. An empty table stays if its notes say why."""
     if len(ranks := profile.each()) > 1:
         spread = stragglers.spread(ranks)
         yield stragglers.devices(ranks, spread), _ROWS
@@ -122,7 +122,7 @@ def _heading(profile: ProfileTables) -> Iterator[str]:
 
 
 def choice(profile: ProfileTables) -> str:
-    """Name the folder of the window, if other windows at the path are in other folders; else return nothing."""
+    """Name the folder of the window, if other windows at the path are in other folders, else return nothing."""
     folders: dict[bool, set[str]] = {True: set(), False: set()}
     for place, is_shown in zip(profile.windows["place"].tolist(), profile.windows["is_shown"].tolist(), strict=True):
         folders[bool(is_shown)].add(os.path.relpath(trace_files.folder_of(place), profile.path))

@@ -25,10 +25,10 @@ _TABLES = (
 
 
 def save(profile: ProfileTables, directory: str, pretty: bool = False) -> list[str]:
-    """Write `profile_<window>_<device>/` and `profiler/` below `directory` for each device; return the paths.
+    """Write `profile_<window>_<device>/` and `profiler/` below `directory` for each device. Return the paths.
 
-    The first has `report.txt`, `profile.json` and a CSV file for each table that has rows; `window.json` says which
-    window it is of. Saved again, the same window replaces its files, each at once; where another one has its number, as
+    The first has `report.txt`, `profile.json` and a CSV file for each table that has rows. `window.json` says which
+    window it is of. Saved again, the same window replaces its files, each at once. Where another one has its number, as
     of another profiler or an earlier run in the directory, the next free number is taken. The second folder holds the
     window that was saved last.
 

@@ -6,7 +6,7 @@ tail               = from there to the end of the step, the optimiser's work
 
 Devices mark these points themselves (training_trace, ts_track, step traces of GPUs). On the host a step is what its
 marks say, from the end of the step before it, and the points come from the scopes of the operators in it. The three
-parts add up to the step; one that is not known is masked, and a note has the reason.
+parts add up to the step. One that is not known is masked, and a note has the reason.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WARM_UP_FACTOR = 2.0
 def per_step(capture: Capture, counted: CountedExecutions) -> Table:
     """Tabulate the steps by start: number, start, total, the three parts, communication and number of operators.
 
-    `model` is there where steps of several graphs are. Times are int64 in nanoseconds; `start_ns` is on the axis of the
+    `model` is there where steps of several graphs are. Times are int64 in nanoseconds. `start_ns` is on the axis of the
     capture. Without any step marks the whole window is one row without a number.
     """
     points = _points(capture, counted)
@@ -114,7 +114,7 @@ def _points(capture: Capture, counted: CountedExecutions) -> _Points:
 
 
 def _whole_window(capture: Capture, counted: CountedExecutions) -> _Points:
-    """Make one row for all of the window; none if its length is not known."""
+    """Make one row for all of the window, or none if its length is not known."""
     window = window_of(capture)
     executions = counted.near
     if window is None and len(executions):
@@ -163,7 +163,7 @@ def _inside(rows: NDArray[np.void], capture: Capture) -> tuple[NDArray[np.void],
 
 @dataclass(frozen=True, eq=False)
 class _Extent:
-    """When the operators of one role started first and ended last in each step; `MISSING` where there is none."""
+    """When the operators of one role started first and ended last in each step, `MISSING` where there is none."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
@@ -193,7 +193,7 @@ def _notes_on_scopes(forward: _Extent, backward: _Extent, update: _Extent) -> li
 
 
 def rows_at(times: NDArray[np.int64], rows: NDArray[np.void]) -> NDArray[np.int64]:
-    """Return the row of the step (dtype STEP, by start) that each time lies in; -1 if it is in none."""
+    """Return the row of the step (dtype STEP, by start) that each time lies in, -1 if it is in none."""
     if not len(rows):
         return np.full(len(times), MISSING, np.int64)
     place = np.searchsorted(rows["start_ns"], times, "right") - 1
@@ -205,7 +205,7 @@ def rows_at(times: NDArray[np.int64], rows: NDArray[np.void]) -> NDArray[np.int6
 
 
 def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-    """Return total and the three parts; masked where they are not known, or where the points contradict each other."""
+    """Return total and the three parts, masked where they are not known, or where the points contradict each other."""
     rows, notes = points.rows, points.notes
     start, forward, backward, end = (rows[name] for name in ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns"))
     has_start, has_forward, has_backward = start != MISSING, forward != MISSING, backward != MISSING
@@ -238,7 +238,7 @@ def _beside_damage(start: NDArray[np.int64], end: NDArray[np.int64], is_bad: NDA
     """Return the steps whose start or end is the moment that turns a neighbour's length around.
 
     A step starts where the one before it ended. Of a step without a length either its start is too late, or its end too
-    early; which of them shows in the neighbours, and where it does not, both are in doubt.
+    early. Which of them shows in the neighbours, and where it does not, both are in doubt.
     """
     row_at_end = {time: row for row, time in enumerate(end.tolist())}
     row_at_start = {time: row for row, time in enumerate(start.tolist())}
@@ -254,7 +254,7 @@ def _beside_damage(start: NDArray[np.int64], end: NDArray[np.int64], is_bad: NDA
 
 
 def _on_long_steps(numbers: NDArray[np.int64], total_ns: NDArray[np.int64]) -> Iterator[str]:
-    """Name steps that last so long that a time may be damaged; the first one warms up and may take its time."""
+    """Name steps that last so long that a time may be damaged. The first one warms up and may take its time."""
     later = total_ns[1:][total_ns[1:] > 0]
     if len(later) < _FEWEST_STEPS:
         return
@@ -267,7 +267,7 @@ def _on_long_steps(numbers: NDArray[np.int64], total_ns: NDArray[np.int64]) -> I
 
 
 def _count(notes: list[str], concerned: NDArray[np.bool_], text: str) -> None:
-    """Add a note with the number of steps or executions that are concerned; none for 0."""
+    """Add a note with the number of steps or executions that are concerned, if there are any."""
     count = int(concerned.sum())
     if count:
         notes.append(f"{count} of {len(concerned)} {text}.")
@@ -305,7 +305,7 @@ def averages(table: Table) -> Table:
     """Average the parts of the steps of `per_step`: mean, share of the mean step, median, least, most.
 
     `mean_without_first_ns` leaves the first step out, which often warms up. Steps whose parts are not all known are in
-    none of it, so that the parts add up; where no step has all of its parts, each one counts where it is known.
+    none of it, so that the parts add up. Where no step has all of its parts, each one counts where it is known.
     """
     names = ("total_ns", *PARTS, "all_reduce_ns")
     is_whole, notes = _whole(table)
@@ -324,14 +324,14 @@ def averages(table: Table) -> Table:
 
 
 def explained(parts: Table) -> Table:
-    """Return the known parts for a report; if all are known, with notes on their meaning."""
+    """Return the known parts for a report, with notes on their meaning if all are known."""
     shown = parts.take(~np.ma.getmaskarray(parts["mean_ns"]))
     is_whole = {f"{name}_ns" for name in shown["part"].tolist()}.issuperset(PARTS)
     return Table(shown.name, shown.columns, shown.caption, [*shown.notes, *(_MEANINGS if is_whole else ())])
 
 
 def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:
-    """Choose the steps that are averaged; a note counts the others."""
+    """Choose the steps that are averaged. A note counts the others."""
     is_whole = ~np.logical_or.reduce([np.ma.getmaskarray(table[name]) for name in ("total_ns", *PARTS)])
     without = len(is_whole) - int(is_whole.sum())
     if without in (0, len(is_whole)):
@@ -351,7 +351,7 @@ def _average(column: NDArray[Any], is_whole: NDArray[np.bool_]) -> tuple[float |
 
 
 def warm_up(table: Table) -> str:
-    """Return a sentence if the first step takes so long that it spoils the mean; else nothing."""
+    """Return a sentence if the first step takes so long that it spoils the mean, else nothing."""
     values = np.ma.compressed(np.ma.asarray(table["total_ns"]))
     if len(values) < 3 or np.ma.getmaskarray(table["total_ns"])[0]:
         return ""

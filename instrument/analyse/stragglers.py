@@ -25,7 +25,7 @@ class Straggler(NamedTuple):
     `own_ns` is its own time a step, `others_ns` that of the others, `behind_percent` the difference as a share of the
     step. It was the slowest in `slowest_in` of `steps`. `spread_ns` lie between the slowest and the fastest of a step,
     `spread_percent` of it. `late_ns` is how much longer than on the others it takes until the first operator of a step
-    runs; None where that is not known.
+    runs, or None where that is not known.
     """
 
     device: int
@@ -69,7 +69,7 @@ def spread(ranks: Sequence[ProfileTables]) -> Table:
 
 
 def _totals(steps: Table) -> dict[int, int]:
-    """Return step -> total of the steps that have both; of several graphs the first one of a number."""
+    """Return step -> total of the steps that have both. Of several graphs the first one of a number."""
     totals: dict[int, int] = {}
     columns = (np.ma.asarray(steps[name]).tolist() for name in ("step", "total_ns"))
     for step, total in zip(*columns, strict=True):
@@ -82,7 +82,7 @@ _NOTHING = "n/a: there is no step that all ranks have."
 
 
 def verdict(ranks: Sequence[ProfileTables], apart: Table) -> Straggler | None:
-    """Find the slowest rank in the table that `spread` made; None if there is nothing to compare."""
+    """Find the slowest rank in the table that `spread` made, or None if there is nothing to compare."""
     if len(ranks) < 2 or not len(apart):
         return None
     numbers = apart["step"].tolist()

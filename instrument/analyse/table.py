@@ -71,7 +71,7 @@ class Table:
 
     Iterating gives the rows as dictionaries, `len(table)` is their number, and `"total_ns" in table` asks for a column.
 
-    Columns are given as arrays or sequences. Texts become arrays of `object`; a sequence with None in it becomes a
+    Columns are given as arrays or sequences. Texts become arrays of `object`. A sequence with None in it becomes a
     `numpy.ma.MaskedArray`, whose sums and means leave out what is masked. `notes` say what is not in the table.
 
     Raises:
@@ -123,7 +123,7 @@ class Table:
         return Table(self.name, columns, self.caption, self.notes)
 
     def sorted_by(self, column: str, descending: bool = True) -> Table:
-        """Return the rows in the order of a column; equal rows stay in order, and what is not known comes last."""
+        """Return the rows in the order of a column. Equal rows stay in order, and what is not known comes last."""
         values = self[column]
         is_missing = np.ma.getmaskarray(values)
         places = np.flatnonzero(~is_missing)
@@ -148,7 +148,7 @@ class Table:
         name_width: int | None = NAME_WIDTH,
         screen: layout.Screen = layout.UNLIMITED,
     ) -> str:
-        """Return aligned columns under a caption; larger units where they read better, as their headings say.
+        """Return aligned columns under a caption, in larger units where they read better, as their headings say.
 
         Texts are shortened to `name_width` columns of a terminal, None for none. A `screen` with a width hides the
         columns that do not fit, and names them.
@@ -195,7 +195,7 @@ class Table:
     # ------------------------------------------------------------------ for programs
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`; integers with gaps are `Int64`.
+        """Return a `pandas.DataFrame`. Integers with gaps are `Int64`.
 
         Raises:
             ImportError: pandas is not installed.
@@ -227,7 +227,7 @@ class Table:
 
 
 def _frozen(values: ColumnData) -> ColumnArray:
-    """Return `values` as an array that cannot be written to; of an array a view."""
+    """Return `values` as an array that cannot be written to, as a view if it is an array."""
     array = values if isinstance(values, np.ndarray) else _array(list(values))
     if array.dtype.kind in "US":
         array = array.astype(object)
@@ -262,12 +262,12 @@ def _values(column: ColumnArray) -> list[Any]:
 
 
 def _rank(name: str, place: int) -> int:
-    """Return how early a column is hidden; the first one of a table never is."""
+    """Return how early a column is hidden. The first one of a table never is."""
     return _RANKS.get(name, _KEPT.index(()) + 1) if place else 0
 
 
 class _ShownColumn(NamedTuple):
-    """A column as people read it; `is_right`: it is aligned to the right."""
+    """A column as people read it. `is_right`: it is aligned to the right."""
 
     heading: str
     cells: list[str]
@@ -292,9 +292,9 @@ def _for_people(name: str, columns: Mapping[str, ColumnArray]) -> _ShownColumn:
 def _unit(
     name: str, columns: Mapping[str, ColumnArray], ending: str, units: Sequence[tuple[int, str, int]]
 ) -> tuple[str, int] | None:
-    """Return the unit in which a column is shown, and its size; None for the unit in its name.
+    """Return the unit in which a column is shown, and its size, or None for the unit in its name.
 
-    It is that of its family; for a part of a whole its own, if the family's unit is too large for some of its values.
+    It is that of its family. A part of a whole has its own, if the family's unit is too large for some of its values.
     """
     family = _family(name, columns)
     whole, own = _range(family, columns), _range(name, columns)
@@ -322,7 +322,7 @@ def _family(name: str, columns: Mapping[str, ColumnArray]) -> str:
 
 
 def _range(name: str, columns: Mapping[str, ColumnArray]) -> tuple[float, float]:
-    """Return the least and the most that is not 0; of base and new together, as the eye compares them."""
+    """Return the least and the most that is not 0, of base and new together, as the eye compares them."""
     first, _, rest = name.partition("_")
     names = [f"base_{rest}", f"new_{rest}"] if first in ("base", "new") else [name]
     columns_shown = [_values(columns[column]) for column in names if column in columns]

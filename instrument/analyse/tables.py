@@ -12,7 +12,7 @@ save and mindinsight take a `ProfileTables` and return words, tables or files. O
 `instrument.analyse.profile.Profile`, a `ProfileTables` with the verbs that users call. Imports go that way only.
 
 Rejected: one class with tables and verbs, which all of them take. Then the class imports the report and the report
-imports the class; nobody can read or test one of them alone, and a type for the argument is an import cycle.
+imports the class. Nobody can read or test one of them alone, and a type for the argument is an import cycle.
 
 Rejected as well: computing all tables when a profile is opened. `instrument profile --steps` of a large trace would
 wait for gaps and operators that it does not print.
@@ -43,9 +43,9 @@ _BY_STEP = ("executions", "activities", "steps", "reduces", "fetches", "ai_cpu",
 
 
 class ProfileTables:
-    """One window of one device in tables; `each` has those of the other devices.
+    """One window of one device in tables. `each` has those of the other devices.
 
-    `captures` are what the tables are made of, one a device; `capture` is that of the chosen one.
+    `captures` are what the tables are made of, one a device. `capture` is that of the chosen one.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ def choose_device(captures: Sequence[Capture], device: int | None, path: str) ->
     """Return the capture of a device, the first of all for None.
 
     Raises:
-        InstrumentError: there is no such device; the message names those that there are.
+        InstrumentError: there is no such device. The message names those that there are.
     """
     if device is None:
         return captures[0]

@@ -60,7 +60,7 @@ class EventText:
 class Track:
     """Events of one stream or thread. `kind` is the row in `texts` of each, `number` its step, or MISSING.
 
-    `nests`: events may lie within each other; of a stream of a device they follow each other.
+    `nests`: events may lie within each other. In a stream of a device they follow each other.
     """
 
     process: str
@@ -75,7 +75,7 @@ class Track:
 
 @dataclass(frozen=True, eq=False)
 class CounterTrack:
-    """Values over time, such as sizes of memory; those that are MISSING are left out."""
+    """Values over time, such as sizes of memory. Those that are MISSING are left out."""
 
     process: str
     name: str
@@ -85,7 +85,7 @@ class CounterTrack:
 
 @dataclass
 class TimelineEvents:
-    """All events of a capture, the host first; `left_out` counts by kind the events that are not in it."""
+    """All events of a capture, the host first. `left_out` counts by kind the events that are not in it."""
 
     tracks: list[Track] = field(default_factory=list)
     counters: list[CounterTrack] = field(default_factory=list)
@@ -102,12 +102,12 @@ class TimelineEvents:
 
 
 def encoded(value: Any) -> str:
-    """Encode as JSON without blanks and without NaN; what JSON does not know is its text."""
+    """Encode as JSON without blanks and without NaN. What JSON does not know is its text."""
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def quoted(text: str) -> str:
-    """Encode a name as JSON; half a surrogate pair, which is no character, is replaced.
+    """Encode a name as JSON. Half a surrogate pair, which is no character, is replaced.
 
     Perfetto 52 shows `\\u7b97` as it stands, so letters are not written as escapes.
     """
@@ -144,7 +144,7 @@ class _Builder:
         self._host = self._device if capture.target == "cpu" else f"host of {self._device}"
 
     def _usable(self, rows: NDArray[np.void], may_be_open: bool = False) -> NDArray[np.void]:
-        """Return the rows with a time and an end; the others are counted."""
+        """Return the rows with a time and an end. The others are counted."""
         start, duration = rows["start_ns"], rows["duration_ns"]
         is_open = duration == MISSING
         kinds = {_ZERO: start <= 0, _OPEN: is_open & (not may_be_open), _NEGATIVE: (duration < 0) & ~is_open}
@@ -206,7 +206,7 @@ class _Builder:
         return int(max(end.max() for end in ends)) if ends else 0
 
     def steps(self) -> None:
-        """Add the steps with their parts; not those that are only the marks of the host again."""
+        """Add the steps with their parts, but not those that are only the marks of the host again."""
         steps = with_parts(self._capture)
         is_whole = (steps["start_ns"] > 0) & (steps["end_ns"] >= steps["start_ns"])
         self.events.left_out["steps that end before they start"] += int((~is_whole).sum())
@@ -220,7 +220,7 @@ class _Builder:
             self._steps(steps[lane == number], f"steps ({number + 1})" if number else "steps")
 
     def _steps(self, steps: NDArray[np.void], name: str) -> None:
-        """Add steps that follow each other; a step and its parts share a lane, where parts of others would fit, too."""
+        """Add steps that follow each other. A step and its parts share a lane, where parts of others would fit, too."""
         parts = [part for step in steps.tolist() for part in _parts_of_step(*step)]
         rows = np.array([(start, end - start) for _, start, end in parts], [("start_ns", "i8"), ("duration_ns", "i8")])
         texts = [EventText.of(title, "step") for title, _, _ in parts]
@@ -229,7 +229,7 @@ class _Builder:
     # ------------------------------------------------------------------ the device
 
     def executions(self) -> None:
-        """Add operators by side and stream; what the host calls for a device nests, its own operators do not."""
+        """Add operators by side and stream. What the host calls for a device nests, its own operators do not."""
         rows, texts = self._usable(self._capture.executions), self._texts_of_operators()
         sides = [operator.side for operator in self._capture.operators]
         nests = self._capture.target != "cpu"
@@ -301,7 +301,7 @@ class _Builder:
 
 
 def with_parts(capture: Capture) -> NDArray[np.void]:
-    """Return the steps by start; if the trace marks none of their parts, with parts by the scopes of operators."""
+    """Return the steps by start, with parts by the scopes of operators if the trace marks none."""
     rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
     if not len(rows) or (rows["fp_start_ns"] != MISSING).any() or (rows["bp_end_ns"] != MISSING).any():
         return rows

@@ -1,6 +1,6 @@
 """Assign the events of a stream or thread to lanes in which a viewer can draw them.
 
-In a lane of a Chrome trace events follow or enclose each other; one that only overlaps another is dropped by some
+In a lane of a Chrome trace events follow or enclose each other. One that only overlaps another is dropped by some
 viewers and becomes its child in others. So it goes to a further lane.
 """
 
@@ -20,7 +20,7 @@ NO_LANE = -1
 
 
 def order(start_ns: NDArray[np.int64], duration_ns: NDArray[np.int64], nests: bool) -> NDArray[np.intp]:
-    """Return the order for `assign`: by start; of equal starts the shortest first, or if events nest, the longest."""
+    """Return the order for `assign`: by start. Of equal starts the shortest first, or if events nest, the longest."""
     return np.lexsort((-duration_ns if nests else duration_ns, start_ns))
 
 

@@ -28,7 +28,7 @@ MOST_PIECES = 30_000
 class StoredWindow:
     """One window of one device: `number` counts from 0 within its event file, `path`.
 
-    `files` has the parts of each raw file, in order; `kinds` says which tool wrote it. `problems` name the bytes that
+    `files` has the parts of each raw file, in order. `kinds` says which tool wrote it. `problems` name the bytes that
     are missing: of a file with a gap only text stands before the gap is there.
     """
 
@@ -56,7 +56,7 @@ def files(directory: str) -> list[str]:
 
 
 def folder_of(place: str) -> str:
-    """Return the directory of a trace event file; a path that is no such file is a directory itself."""
+    """Return the directory of a trace event file. A path that is no such file is a directory itself."""
     return place if names.parse(os.path.basename(place), names.PROFILE) is None else os.path.dirname(place)
 
 
@@ -140,7 +140,7 @@ class _TraceFileReader:
         self._sizes[key] = end + len(piece.data), total_bytes
 
     def _note(self, text: str, amount: int) -> None:
-        """Record damage; beyond the limit of places, add the amount to the last of them."""
+        """Record damage. Beyond the limit of places, add the amount to the last of them."""
         if len(self.damage) < MOST_PLACES:
             self.damage.append(Problem(self._path, text, amount))
         else:

@@ -99,7 +99,7 @@ def _find(path: str) -> list[WindowPart]:
 
 
 def _of_event_files(directories: Sequence[str]) -> list[WindowPart]:
-    """Read the windows of several files; those of one device are numbered as they were opened."""
+    """Read the windows of several files. Those of one device are numbered as they were opened."""
     dated: list[tuple[int, WindowPart]] = []
     errors = []
     for file in (file for directory in directories for file in trace_files.files(directory)):
@@ -116,7 +116,7 @@ def _of_event_files(directories: Sequence[str]) -> list[WindowPart]:
 
 
 def _by_start(parts: Sequence[WindowPart]) -> Iterator[tuple[int, WindowPart]]:
-    """Yield each window with the time when it was opened; without such a time, with that of the window before it."""
+    """Yield each window with the time when it was opened, or if unknown, with that of the window before it."""
     latest = 0
     for part in parts:
         start = _integer(part.description.get("start_ns"))
@@ -177,7 +177,7 @@ def _without_own(files: RawFiles) -> RawFiles:
 
 
 def _description(files: RawFiles) -> Mapping[str, Any]:
-    """Return the content of the file that describes a window; empty if instrument did not record it."""
+    """Return the content of the file that describes a window, empty if instrument did not record it."""
     for name in files:
         kind = kind_of(name)
         if kind is not None and kind.name == "window":
@@ -189,7 +189,7 @@ def _description(files: RawFiles) -> Mapping[str, Any]:
 
 
 def choose(parts: Sequence[WindowPart], window: int, path: str) -> int:
-    """Return the number of a window; negative ones count from the end.
+    """Return the number of a window. Negative ones count from the end.
 
     Raises:
         InstrumentError: there is no such window.

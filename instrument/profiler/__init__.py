@@ -1,1 +1,1 @@
-"""When to trace, and what the device says. Only what is needed on first use is loaded."""
+"""The profiler: when to record, and the raw files of the device. Modules are loaded on first use."""

@@ -29,7 +29,7 @@ _PIPELINE_PREFIXES = (
 
 
 def archive_files(directory: str, window: int, device: int, target: str, sink: Sink) -> int:
-    """Write all files below `directory`; return their size in bytes. `target` is the kind of the device's own files.
+    """Write all files below `directory`. Return their size in bytes. `target` is the kind of the device's own files.
 
     Raises:
         RecordingError: not all of it is in the event file.

@@ -137,13 +137,13 @@ class StopAtStep(_StopAt):
         model.train(2, dataset, callbacks=[profiling, SummaryCollector("./run")])
         print(profiling.profiler.analyse())
 
-    In data sink mode hooks come once in many steps: the window then holds whole blocks of them; see `StopAtEpoch`.
-    Each training has its window. One that ends inside of it, for whatever reason, leaves a trace that says so; a window
+    In data sink mode hooks come once in many steps: the window then holds whole blocks of them. See `StopAtEpoch`.
+    Each training has its window. One that ends inside of it, for whatever reason, leaves a trace that says so. A window
     that is not reached is said in the log.
 
     Args:
         start_step: the first step, counted from 1 over all epochs.
-        stop_step: the last one; the same for a single step.
+        stop_step: the last one, the same for a single step.
         output_path: as `Profiler` has it, and so are all further arguments but `start_profile` and `schedule`.
 
     Raises:
@@ -187,7 +187,7 @@ class StopAtStep(_StopAt):
 
 
 class StopAtEpoch(_StopAt):
-    """Record the epochs from `start_epoch` to `stop_epoch`, both included, of a `model.train`; also in data sink mode.
+    """Record the epochs from `start_epoch` to `stop_epoch`, both included, of a `model.train`, also in data sink mode.
 
         model.train(3, dataset, callbacks=[StopAtEpoch(2, 2, "./run", max_steps=100)])
 
@@ -195,7 +195,7 @@ class StopAtEpoch(_StopAt):
 
     Args:
         start_epoch: the first epoch, counted from 1.
-        stop_epoch: the last one; the same for a single epoch.
+        stop_epoch: the last one, the same for a single epoch.
         output_path: as `Profiler` has it, and so are all further arguments but `start_profile` and `schedule`.
 
     Raises:

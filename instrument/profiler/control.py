@@ -5,7 +5,7 @@ in any order: twice, too early, inside of `on_trace_ready`, or while another pro
 A training must not stop for any of it, and no window may be lost.
 
 Strategy. Each pair of a state and a request is a row of `TABLE`: it does what a user would expect, or refuses with a
-message that says what to do instead. This module has no side effects; `recorder` carries out the actions. So a test
+message that says what to do instead. This module has no side effects. `recorder` carries out the actions. So a test
 reads the whole table, and every pair has an answer.
 
 Rejected: flags (is open, is scheduled, is saving, ...) that each method asks. Nine requests in seven states are 63
@@ -63,7 +63,7 @@ class Action(Enum):
 
 
 class Row(NamedTuple):
-    """`refusal` is raised, `warning` is logged; with a refusal nothing else happens."""
+    """`refusal` is raised, `warning` is logged. With a refusal nothing else happens."""
 
     state: ProfilerState
     actions: tuple[Action, ...] = ()

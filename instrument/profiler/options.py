@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from instrument import paths
@@ -21,6 +22,8 @@ from instrument.suggestions import closest
 log = logging.getLogger("instrument")
 
 Member = TypeVar("Member", bound=Enum)
+#: Takes the name and the value of an option; returns what is stored, or raises `TypeError` or `ValueError`.
+Check = Callable[[str, Any], Any]
 
 
 class ProfilerLevel(Enum):
@@ -74,7 +77,7 @@ _BOTH = (ProfilerActivity.CPU, ProfilerActivity.NPU)
 
 @dataclass(frozen=True)
 class Options:
-    """What a profiler is told beside its schedule, in MindSpore's words; the defaults are MindSpore's.
+    """What a profiler is told beside its schedule, in MindSpore's words. The defaults are MindSpore's.
 
     `data_process` is None where nobody said: the data pipeline is recorded where that costs nothing, on the CPU.
     """
@@ -105,8 +108,8 @@ class Options:
 
     @classmethod
     def check(cls, given: Mapping[str, Any]) -> Options:
-        """Check each option; raise `TypeError` or `ValueError` for the first that is wrong."""
-        return cls(**{name: _check(name, value) for name, value in given.items()})
+        """Check each option. Raise `TypeError` or `ValueError` for the first that is wrong."""
+        return cls(**{name: _CHECKS.get(name, _check_bool)(name, value) for name, value in given.items()})
 
     @property
     def changed(self) -> set[str]:
@@ -120,7 +123,7 @@ def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], si
     """Make options of the arguments of `signature` and of `outdated`, which only older versions of MindSpore know.
 
     Raises:
-        TypeError: an argument that no version knows; the message names the nearest one.
+        TypeError: an argument that no version knows. The message names the nearest one.
         TypeError, ValueError: an argument's value is wrong.
     """
     given = dict(arguments)
@@ -163,19 +166,10 @@ def _say_once(text: str) -> None:
 # ---------------------------------------------------------------- checks
 
 
-def _check(name: str, value: Any) -> Any:
-    check = _CHECKS.get(name)
-    return _check_bool(name, value) if check is None else check(name, value)
-
-
 def _check_bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
     return value
-
-
-def _check_optional_bool(name: str, value: object) -> bool | None:
-    return None if value is None else _check_bool(name, value)
 
 
 def _member(kind: type[Member], name: str, value: object) -> Member:
@@ -210,37 +204,32 @@ def _check_texts(name: str, value: object) -> tuple[str, ...]:
     return texts
 
 
-def _check_activities(name: str, value: object) -> tuple[ProfilerActivity, ...]:
-    return _members(ProfilerActivity, name, _BOTH if value is None else value)
+def _optional(check: Check) -> Check:
+    """Return a check that takes None as well."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
-def _check_level(name: str, value: object) -> ProfilerLevel:
-    return _member(ProfilerLevel, name, ProfilerLevel.Level0 if value is None else value)
+def _with_default(default: object, check: Check) -> Check:
+    """Return a check that takes None for the default."""
+    return lambda name, value: check(name, default if value is None else value)
 
 
-def _check_export_type(name: str, value: object) -> tuple[ExportType, ...]:
-    return _members(ExportType, name, ExportType.Text if value is None else value)
-
-
-def _check_max_steps(name: str, value: object) -> int | None:
-    return None if value is None else check_count(name, value, 1)
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "data_process": _check_optional_bool,
-    "activities": _check_activities,
-    "profiler_level": _check_level,
+#: The options that are not just True or False.
+_CHECKS: dict[str, Check] = {
+    "data_process": _optional(_check_bool),
+    "activities": _with_default(_BOTH, partial(_members, ProfilerActivity)),
+    "profiler_level": _with_default(ProfilerLevel.Level0, partial(_member, ProfilerLevel)),
     "aic_metrics": _check_aic_metrics,
-    "export_type": _check_export_type,
+    "export_type": _with_default(ExportType.Text, partial(_members, ExportType)),
     "host_sys": _check_texts,
-    "max_steps": _check_max_steps,
+    "max_steps": _optional(lambda name, value: check_count(name, value, 1)),
     "mstx_domain_include": _check_texts,
     "mstx_domain_exclude": _check_texts,
 }
 
 
 def check_output_directory(name: str, value: object) -> str:
-    """Return the absolute path of a directory to write to; it is made when there is something to write.
+    """Return the absolute path of a directory to write to. It is made when there is something to write.
 
     Raises:
         TypeError, ValueError: the value is no path.
@@ -259,7 +248,7 @@ def check_output_directory(name: str, value: object) -> str:
 
 
 def check_directory(name: str, value: object) -> str:
-    """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
+    """Return the absolute path of a directory option. Raise `TypeError` or `ValueError` for what is no path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
     path = os.fspath(value)
@@ -271,7 +260,7 @@ def check_directory(name: str, value: object) -> str:
 
 
 def check_steps(value: object) -> list[int]:
-    """Return the numbers of steps; raise `TypeError` for what is no list of such, `ValueError` for a negative one."""
+    """Return the numbers of steps. Raise `TypeError` for what is no list of such, `ValueError` for a negative one."""
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         raise TypeError(f"step_list is {value!r}; expected a list of numbers of steps.")
     return [check_count("step_list", number) for number in value]

@@ -1,6 +1,6 @@
 """`Profiler`: record windows of a training from a hand-written loop, and explain them.
 
-Problem. MindSpore's interface to its profiler changes from version to version, and many users know torch's; each has
+Problem. MindSpore's interface to its profiler changes from version to version, and many users know torch's. Each has
 options without effect on some device, and raw files that only its own tools read, after an analysis that takes time and
 may fail. An exception in the middle of a training costs more than a profile is worth.
 
@@ -8,7 +8,7 @@ Strategy. This class has MindSpore's arguments and names, and torch's methods be
 `key_averages`, `export_chrome_trace`, `on_trace_ready`). It only translates: each call becomes a request to its
 `Recorder`, which looks the answer up in the transition table of `control`. The recorder opens a window through the
 backend of the device (`backends`), closes it, and copies its raw files into the trace event file (`archive`). No raw
-file is parsed while a training runs; `analyse` reads the event file when a user asks.
+file is parsed while a training runs. `analyse` reads the event file when a user asks.
 
 Rejected: MindSpore's public profiler on every device. It analyses each window itself when the window ends, while the
 training waits. The CPU has a raw profiler of operators, which is used instead where MindSpore was built with it.
@@ -68,24 +68,24 @@ class Profiler:
         print(profiler.analyse())
 
     A window opens with `start` (or at once, with `start_profile=True`) and closes with `stop`, `analyse`, the end of a
-    `with` block or of the program; with a `schedule`, `step` opens and closes windows. There may be many windows, one
-    after the other; one profiler of a process has one open at a time. For `model.train` see `StopAtStep` and
+    `with` block or of the program. With a `schedule`, `step` opens and closes windows. There may be many windows, one
+    after the other. One profiler of a process has one open at a time. For `model.train` see `StopAtStep` and
     `StopAtEpoch`. What goes wrong with the device or the disk is logged once and stops no training.
 
     Args:
-        output_path: the directory for the trace event file; made where it is missing.
+        output_path: the directory for the trace event file. It is made where it is missing.
         start_profile: open a window (or begin the schedule) at once.
-        activities: whose work is recorded; on the CPU, `ProfilerActivity.CPU` is that of the operators.
+        activities: whose work is recorded. On the CPU, `ProfilerActivity.CPU` is that of the operators.
         profile_memory: record the memory of the device, on the CPU that of MindSpore's pool.
         data_process: record the data pipeline. None is True on the CPU, where it costs nothing, and False elsewhere.
-        schedule: which steps to record, by the number of `step` calls; see `instrument.schedule`.
+        schedule: which steps to record, by the number of `step` calls. See `instrument.schedule`.
         on_trace_ready: called with this profiler whenever a window was closed.
         profiler_level, aic_metrics, with_stack, parallel_strategy, l2_cache, hbm_ddr, pcie, sys_io,
             sys_interconnection, host_sys, sync_enable, data_simplification, record_shapes, export_type, mstx,
-            mstx_domain_include, mstx_domain_exclude: as MindSpore has them; what has no effect on the device at hand
+            mstx_domain_include, mstx_domain_exclude: as MindSpore has them. What has no effect on the device at hand
             is said once.
         keep_raw: keep the device's raw files, which are deleted otherwise once the event file holds them.
-        max_steps: close a window behind so many steps, and say so; a schedule ends with it. Without it a long window
+        max_steps: close a window behind so many steps, and say so. A schedule ends with it. Without it a long window
             is only warned of: MindSpore keeps in memory what an open window records.
 
     Raises:
@@ -179,7 +179,7 @@ class Profiler:
             self._to_step()
 
     def stop(self) -> None:
-        """Close the window and bring it to the event file; a schedule ends. When nothing is open it does nothing.
+        """Close the window and bring it to the event file. A schedule ends. When nothing is open it does nothing.
 
         If the device failed at the start, a warning names the reason.
 
@@ -294,11 +294,11 @@ class Profiler:
         return self._profile().op_analyse(op_name, device_id)
 
     def key_averages(self) -> KeyAverages:
-        """Return operators by name; its `table(sort_by, row_limit)` is a text."""
+        """Return operators by name. Its `table(sort_by, row_limit)` is a text."""
         return self._profile().key_averages()
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the timeline for Perfetto or chrome://tracing; compressed if `path` ends with `.gz`."""
+        """Write the timeline for Perfetto or chrome://tracing, compressed if `path` ends with `.gz`."""
         self._profile().export_chrome_trace(path)
 
     @property
@@ -334,7 +334,7 @@ def _explain(path: str, number: int) -> Profile:
 
 
 def _saved(profile: Profile, directory: str, pretty: bool) -> Profile:
-    """Save a profile and return it; an error, such as that of a full disk, is logged."""
+    """Save a profile and return it. An error, such as that of a full disk, is logged."""
     try:
         profile.save(directory, pretty=pretty)
     except OSError as error:

@@ -41,7 +41,7 @@ class Owner(Protocol):
     """The object that the user holds."""
 
     def deliver(self) -> None:
-        """Hand the results to the user; called whenever a window was closed."""
+        """Hand the results to the user. Called whenever a window was closed."""
 
 
 #: A window of more steps is warned of: what it records stays in memory until it is closed.
@@ -122,7 +122,7 @@ class Recorder:
         self._planned, self._windows_before = planned, self.windows
 
     def _check_length(self) -> None:
-        """Close a window that has as many steps as were allowed; warn of a long one. Called at the end of a step."""
+        """Close a window that has as many steps as were allowed. Warn of a long one. Called at the end of a step."""
         if self._window is None:
             return
         steps, most = self._window.marks.steps, self._options.max_steps
@@ -137,10 +137,10 @@ class Recorder:
     # ------------------------------------------------------------------ the table
 
     def ask(self, request: control.Request, reason: str = "") -> None:
-        """Carry out what the table says; `reason` is what cuts an open window short.
+        """Carry out what the table says. `reason` is what cuts an open window short.
 
         Raises:
-            RuntimeError: the request makes no sense now; the message says what to do.
+            RuntimeError: the request makes no sense now. The message says what to do.
             Exception: what an operator of the user's raised that was waited for.
         """
         if os.getpid() != self._pid:
@@ -247,7 +247,7 @@ class Recorder:
         _guard.install()
 
     def _close(self, reason: str) -> bool:
-        """Close the window; return True if there is something in it to look at."""
+        """Close the window. Return True if there is something in it to look at."""
         global _recording
         window, self._window, latest = self._window, None, self.latest
         assert window is not None
@@ -255,8 +255,8 @@ class Recorder:
         try:
             incomplete = window.close(reason, self.metadata.values)
         except Exception as error:  # noqa: BLE001  the edge to another's code
-            text = f"the window ({window.request}) cannot be stopped: {type(error).__name__}: {error}"
-            self._say_error(f"{text}. What there is of it stays in {window.directory}.")
+            failure = f"the window ({window.request}) cannot be stopped: {type(error).__name__}: {error}"
+            self._say_error(f"{failure}. What there is of it stays in {window.directory}.")
             self.windows += 1
             return False
         finally:
@@ -345,7 +345,7 @@ def _is_interactive() -> bool:
 
 
 def _end_lost() -> str:
-    """End the recorder that has a window open if it is lost; return the directory of one that is not, else nothing."""
+    """End the recorder that has a window open if it is lost. Return the directory of one that is not, else nothing."""
     if _recording is not None and not _recording.is_lost:
         gc.collect()  # it may be held by nothing but a cycle, as after an exception
     if _recording is not None and _recording.is_lost:
@@ -363,7 +363,7 @@ def _end_all(reason: str = "the interpreter ended") -> None:
 
 
 def _terminate() -> bool:
-    """Close all windows at SIGTERM; return False if a recorder is busy, which repeats the call when it is done."""
+    """Close all windows at SIGTERM. Return False if a recorder is busy, which repeats the call when it is done."""
     if any(recorder._is_busy for recorder in _begun):
         return False
     _end_all("SIGTERM, perhaps for Ctrl+C")

@@ -1,4 +1,4 @@
-"""The steps that are recorded: `schedule(wait, warmup, active, repeat, skip_first)`; pure.
+"""The steps that are recorded: `schedule(wait, warmup, active, repeat, skip_first)`, without side effects.
 
 After `skip_first` steps, cycles of `wait + warmup + active` steps follow each other, `repeat` of them or, with 0,
 without end. Steps are counted from 0, as `Profiler.step` counts them: the first cycle records the steps
@@ -45,7 +45,7 @@ class Schedule:
         return ProfilerAction.WARMUP if step >= first - self.warmup else ProfilerAction.NONE
 
     def window(self, step: int) -> tuple[int, int] | None:
-        """Return the first and last recorded step of the cycle in which `step` lies; None if it lies in no cycle."""
+        """Return the first and last recorded step of the cycle in which `step` lies, or None if it lies in no cycle."""
         step -= self.skip_first
         length = self.wait + self.warmup + self.active
         if step < 0 or (self.repeat and step >= self.repeat * length):
@@ -69,7 +69,7 @@ def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, sk
         wait: steps at the begin of a cycle in which nothing happens.
         warmup: steps behind them in which the profiler is made ready.
         active: steps that are recorded, at least 1.
-        repeat: how many cycles there are; 0 for no end.
+        repeat: how many cycles there are, 0 for no end.
         skip_first: steps before the first cycle.
 
     Raises:
@@ -80,7 +80,7 @@ def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, sk
 
 
 def check_count(name: str, value: Any, least: int = 0) -> int:
-    """Return a Python or NumPy integer; raise `TypeError` for another type or a bool, `ValueError` if too small."""
+    """Return a Python or NumPy integer. Raise `TypeError` for another type or a bool, `ValueError` if too small."""
     try:
         if isinstance(value, bool):
             raise TypeError

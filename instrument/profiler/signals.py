@@ -1,6 +1,6 @@
 """SIGTERM while a window is open: the window is closed, then the process ends by it as it would have.
 
-MindSpore's own answer to Ctrl+C inside a graph is to send itself SIGTERM; schedulers of clusters send it too. Whoever
+MindSpore's own answer to Ctrl+C inside a graph is to send itself SIGTERM. Schedulers of clusters send it too. Whoever
 has a handler already keeps it.
 """
 
@@ -14,7 +14,7 @@ from types import FrameType
 
 
 class TerminationGuard:
-    """Calls `end` before the process is terminated; where `end` answers that it could not, `settle` is to be called."""
+    """Calls `end` before the process is terminated. Where `end` answers that it could not, `settle` is to be called."""
 
     def __init__(self, end: Callable[[], bool]) -> None:
         self._end = end

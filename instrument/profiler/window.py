@@ -38,7 +38,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class WindowRange:
-    """The first and the last of the `steps` or `epochs` that a window is for; without both it is open until `stop`."""
+    """The first and the last of the `steps` or `epochs` that a window is for. Without both it is open until `stop`."""
 
     steps: tuple[int, int] | None = None
     epochs: tuple[int, int] | None = None
@@ -52,7 +52,7 @@ class ProfilerWindow:
     """A window that is open from its construction on, which waits for the operators that were called before.
 
     Raises:
-        Exception: whatever the backend raises; nothing is left behind then.
+        Exception: whatever the backend raises. Nothing is left behind then.
     """
 
     def __init__(self, output_path: str, backend: Backend, rank: int, request: WindowRange) -> None:
@@ -76,9 +76,9 @@ class ProfilerWindow:
         self.start_ns = self.marks.wall_ns(self.start_monotonic_ns)
 
     def close(self, reason: str, metadata: Mapping[str, Any]) -> str:
-        """Close the window and write its description; `reason` says what cut it short, empty if nothing did.
+        """Close the window and write its description. `reason` says what cut it short, empty if nothing did.
 
-        Return why the window is not complete; empty if it is.
+        Return why the window is not complete, empty if it is.
         """
         try:
             framework.wait_for_operators()

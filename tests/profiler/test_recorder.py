@@ -128,7 +128,7 @@ def test_a_trace_that_differs_keeps_the_raw_files(
     device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
 ) -> None:
     """One byte that is not read back as it was written is enough."""
-    written = archive.payloads
+    written = archive.read_back
 
     def damaged(path: str, offset: int) -> Any:
         for number, payload in enumerate(written(path, offset)):
@@ -136,7 +136,7 @@ def test_a_trace_that_differs_keeps_the_raw_files(
             data[-1] ^= number == 3
             yield memoryview(bytes(data))
 
-    monkeypatch.setattr(archive, "payloads", damaged)
+    monkeypatch.setattr(archive, "read_back", damaged)
     profiler = Profiler(tmp_path)
     profiler.stop()
     (directory,) = raw_directories(tmp_path)

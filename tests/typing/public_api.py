@@ -105,6 +105,8 @@ def measure(folder: Path) -> str:
                 pass
             profiler.step()
     found: Profile = profile(folder)
+    wrong: int = profiler.analyse().path  # type: ignore[assignment]
+    print(wrong, read(folder).profile().steps["total_ns"].sum(), read(folder).profile().stesp)  # type: ignore[union-attr]
     load("many")  # type: ignore[arg-type]
     found.export_chrome_trace("timeline.json.gz")
     return str(found.key_averages().table(sort_by="mean_ns", row_limit=10))

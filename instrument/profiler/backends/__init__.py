@@ -1,6 +1,6 @@
 """The profilers of devices: start, stop, and the raw files of a window in a directory.
 
-A backend is made at the first window, when the device is known; only its own module is loaded.
+A backend is made at the first window, when the device is known. Only its own module is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a profiler of one device can do; `instrument.profiler.backends` chooses one."""
+"""The interface of a device's profiler. `instrument.profiler.backends` chooses one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Backend(Protocol):
-    """The profiler of one device. It reads no file that it collects; each call may raise what MindSpore raises."""
+    """The profiler of one device. It reads no file that it collects. Each call may raise what MindSpore raises."""
 
     #: "cpu", "ascend" or "gpu", as the trace has it.
     kind: str
@@ -17,7 +17,7 @@ class Backend(Protocol):
         """Do what takes time, once."""
 
     def expect(self, is_next: bool) -> None:
-        """Record the data that is loaded for the next step, which opens a window; with False, stop doing so."""
+        """Record the data that is loaded for the next step, which opens a window. With False, stop doing so."""
 
     def start(self, directory: str) -> None:
         """Begin a window whose files go to `directory`, which is empty."""

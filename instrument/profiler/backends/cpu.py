@@ -1,6 +1,6 @@
 """The CPU: MindSpore's own profiler of operators, given a directory for each window, and the data pipeline's beside it.
 
-Operators have a name, start (wall-clock nanoseconds since the epoch), duration and thread; memory is the pool's size
+Operators have a name, start (wall-clock nanoseconds since the epoch), duration and thread. Memory is the pool's size
 over time, in a file that also repeats what earlier windows saw.
 """
 

@@ -4,7 +4,7 @@ It takes the pipeline whose iterator is built first after `init`, and follows a 
 after that iterator is gone. So the making of iterators is watched: while the pipeline that was taken is gone, the next
 one is taken, and it is started only while its iterator lives. Once taken, a pipeline is started and stopped at once,
 since only then it can be given up for another one later. A window may so hold several pipelines, one after the other,
-as of a loop that makes an iterator for each epoch; one that is built while another lives cannot be recorded.
+as of a loop that makes an iterator for each epoch. One that is built while another lives cannot be recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER = "pipeline"
 
 
 class Pipeline:
-    """Records one pipeline at a time; none before `arm`."""
+    """Records one pipeline at a time, none before `arm`."""
 
     def __init__(self) -> None:
         self._manager: Any = None
@@ -56,7 +56,7 @@ class Pipeline:
         return iterator is not None and framework.is_alive(iterator)
 
     def _before(self) -> bool:
-        """Prepare for an iterator that is about to be made; return True if its pipeline will be recorded."""
+        """Prepare for an iterator that is about to be made. Return True if its pipeline will be recorded."""
         with self._lock:
             if self._is_started and not self._is_alive:
                 self._stop()

@@ -1,4 +1,4 @@
-"""MindSpore's public profiler, for devices whose raw interface is MindSpore's alone; what it leaves is taken over.
+"""MindSpore's public profiler, for devices whose raw interface is MindSpore's alone. Its files are taken over.
 
 It analyses each window itself when it ends (with a device's own tools, which need the device's host), and both its raw
 files and its tables are in the directory afterwards.
@@ -29,7 +29,7 @@ _EXPERIMENTAL = (
 
 
 class PublicBackend:
-    """A window is one `mindspore.profiler.profile` with a directory of its own; on the CPU a substitute."""
+    """A window is one `mindspore.profiler.profile` with a directory of its own. On the CPU it is a substitute."""
 
     kind = "cpu"
     effective = frozenset((*_DIRECT, *_EXPERIMENTAL))
