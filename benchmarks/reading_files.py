@@ -127,9 +127,9 @@ def _histogram(step: int, dialect: str) -> bytes:
         return b"".join(event.encode_value(Item("histogram", "h/weights", array)))
     edges = np.linspace(0, step, _BUCKETS + 1)[1:]
     counts = np.full(_BUCKETS, 1000 / _BUCKETS)
-    facts = ((tb.HISTO_MIN, 0.0), (tb.HISTO_MAX, float(step)), (tb.HISTO_NUM, 1000.0), (tb.HISTO_SUM, step * 500.0))
+    facts = ((1, 0.0), (2, float(step)), (3, 1000.0), (4, step * 500.0))
     body = b"".join(wire.double(number, value) for number, value in facts)
-    body += wire.delimited(tb.BUCKET_LIMIT, edges.tobytes()) + wire.delimited(tb.BUCKET, counts.tobytes())
+    body += wire.delimited(6, edges.tobytes()) + wire.delimited(7, counts.tobytes())
     return wire.delimited(1, wire.delimited(1, b"h/weights") + wire.delimited(tb.HISTO, body))
 
 
@@ -145,7 +145,7 @@ def _tensors(events: int, dialect: str) -> Iterator[bytes]:
         body = wire.integer(tb.DTYPE, tb.DT_FLOAT) + wire.delimited(tb.SHAPE, dims)
         body += wire.delimited(tb.TENSOR_CONTENT, array.tobytes())
         plugin = wire.delimited(tb.PLUGIN_DATA, wire.delimited(tb.PLUGIN_NAME, b"weights"))
-        plugin += wire.integer(tb.DATA_CLASS, tb.DATA_CLASS_TENSOR)
+        plugin += wire.integer(4, tb.DATA_CLASS_TENSOR)
         content = wire.delimited(1, b"weights") + wire.delimited(tb.TENSOR, body) + wire.delimited(tb.METADATA, plugin)
         yield _event(step, wire.delimited(1, content))
 

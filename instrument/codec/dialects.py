@@ -5,9 +5,6 @@ The first file of a layout is there at once, and says what is missing; the other
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 from instrument.codec import event as event_codec
 from instrument.codec import wire
 from instrument.events import LINEAGE_KINDS, SESSION_END, Event, Item
@@ -31,7 +28,7 @@ class Layout:
         self.has_both = self.has_mindspore and self.has_tensorboard
 
     def needed(self, event: Event) -> list[int]:
-        """The files that an event may have something for."""
+        """Return the files, by their places, that an event may have something for."""
         kinds = {item.kind for item in event.items}
         says_missing = "gap" in kinds
         return [
@@ -41,11 +38,15 @@ class Layout:
         ]
 
     def version(self, file: int, wall_time: float) -> wire.Pieces:
-        """The payload that stands first in a file; empty where none does."""
+        """Return the payload that stands first in a file; an empty one if there is none."""
         role = self.roles[file]
         if role == LINEAGE:
             return []
-        return event_codec.encode_version(wall_time) if role == SUMMARY else _tensorboard().encode_version(wall_time)
+        if role == SUMMARY:
+            return event_codec.encode_version(wall_time)
+        from instrument.codec import tensorboard_event  # most recorders never need it
+
+        return tensorboard_event.encode_version(wall_time)
 
     def encode(self, event: Event) -> list[list[wire.Pieces]]:
         """Return the payloads of an event for each file."""
@@ -61,11 +62,12 @@ class Layout:
             return event_codec.encode(event)
         if role == LINEAGE:
             return [_lineage_payload(item, event.wall_time) for item in event.items if item.kind in LINEAGE_KINDS]
-        if not file and event.items:
-            return [*_tensorboard().encode_gaps(event), *_tensorboard().encode_scalars(event, event.aliases)]
+        from instrument.codec import tensorboard_event
+
         if role == SCALARS:
-            return [*_tensorboard().encode_scalars(event, event.aliases)]
-        return [*_tensorboard().encode_others(event, event.aliases)] if event.items else []
+            gaps = tensorboard_event.encode_gaps(event) if not file and event.items else []
+            return gaps + tensorboard_event.encode_scalars(event, event.aliases)
+        return tensorboard_event.encode_others(event, event.aliases) if event.items else []
 
 
 def _is_needed(role: str, kinds: set[str], event: Event) -> bool:
@@ -83,11 +85,6 @@ def _lineage_payload(item: Item, wall_time: float) -> wire.Pieces:
 
     assert isinstance(item.payload, bytes)
     return lineage.encode_event(item.kind, item.payload, wall_time)
-
-
-def _tensorboard() -> Any:
-    """By name: most recorders never need it."""
-    return import_module("instrument.codec.tensorboard_event")
 
 
 LAYOUTS: dict[str, Layout] = {

@@ -28,7 +28,7 @@ _WALL_TIME, _STEP, _VERSION, GRAPH, SUMMARY = 1, 2, 3, 4, 5
 TRACE = 100
 #: Kinds whose item is an event of its own: the field that holds the message.
 _OWN_EVENTS = {"graph": GRAPH, TRACE_KIND: TRACE}
-_GAP = 101
+GAP = 101
 #: Kinds of other files.
 _ELSEWHERE = (*LINEAGE_KINDS, SESSION_END)
 _VALUE, _TAG = 1, 1
@@ -44,20 +44,20 @@ _WALL_TIME_KEY, _STEP_KEY = _WALL_TIME << 3 | wire.FIXED64, _STEP << 3 | wire.VA
 
 @functools.cache
 def module(kind: str) -> Any:
-    """The module of a kind, imported on first use."""
+    """Return the module of a kind, imported on first use."""
     return import_module(f"instrument.codec.{kind}")
 
 
 def encode_version(wall_time: float) -> wire.Pieces:
-    """The payload that stands first in a file."""
+    """Return the payload that stands first in a file."""
     return [wire.double(_WALL_TIME, wall_time) + wire.delimited(_VERSION, VERSION.encode())]
 
 
 def encode(event: Event) -> list[wire.Pieces]:
-    """The payloads for the file: a graph or a piece of a trace is one of its own; values share one, or more where it
-    grew too large.
+    """Return the payloads for the file.
 
-    Items of lineage kinds are left to `lineage.encode_event`.
+    A graph or a piece of a trace is one of its own; values share one, or several if it grows too large. Items of
+    lineage kinds are left to `lineage.encode_event`.
     """
     head = _HEAD.pack(_WALL_TIME_KEY, event.wall_time, _STEP_KEY) + wire.varint(event.step)
     scalars = b"".join([scalar.encode_field(tag, number) for tag, number in event.scalars.items()])
@@ -73,7 +73,7 @@ def encode(event: Event) -> list[wire.Pieces]:
             continue
         if item.kind == "gap":
             assert isinstance(item.payload, bytes)
-            payloads.append([head, wire.delimited(_GAP, item.payload)])
+            payloads.append([head, wire.delimited(GAP, item.payload)])
             continue
         if item.kind in _ELSEWHERE:
             continue
@@ -90,7 +90,7 @@ def encode(event: Event) -> list[wire.Pieces]:
 
 
 def finish(item: Item) -> Item:
-    """The item with its value: the histogram or the picture that is made of an array, a tensor with its type.
+    """Return an item with its value: the histogram or the picture that is made of an array, a tensor with its type.
 
     What is a value already, a message, or content in pieces, stays as it is. A text comes as its encoded content.
     """
@@ -106,7 +106,7 @@ def finish(item: Item) -> Item:
 
 
 def encode_value(item: Item) -> wire.Pieces:
-    """One `value` field of a summary, of any kind but a scalar."""
+    """Return a `value` field of a summary, of any kind but a scalar."""
     payload: Any = finish(item).payload
     # Encoded content comes in pieces already where its values need no NumPy.
     encoded = payload if isinstance(payload, list) else module(item.kind).encode(payload)
@@ -116,7 +116,7 @@ def encode_value(item: Item) -> wire.Pieces:
 
 
 def decode(payload: memoryview) -> Iterator[Record]:
-    """The records of one payload of a summary file; none for a version, nor for values of kinds unknown to us.
+    """Iterate over the records of a payload of a summary file; a version or a value of another kind is none.
 
     Raises:
         CorruptMessage: the payload is no event.
@@ -132,7 +132,7 @@ Scanned = tuple[int, float, str, str, Callable[[], Any]]
 
 
 def scan(payload: memoryview) -> Iterator[Scanned]:
-    """The records of a payload with their values still encoded.
+    """Iterate over the records of a payload with their values still encoded.
 
     Raises:
         CorruptMessage: the payload is no event.
@@ -145,11 +145,11 @@ def scan(payload: memoryview) -> Iterator[Scanned]:
             wall_time = wire.as_double(field)
         elif number == _STEP:
             step = wire.as_int(field)
-        elif number in (GRAPH, SUMMARY, _GAP, TRACE):
+        elif number in (GRAPH, SUMMARY, GAP, TRACE):
             bodies.append((number, wire.as_bytes(field)))
     for number, body in bodies:
-        if number == _GAP:
-            yield step, wall_time, "gap", "", functools.partial(module("gap").decode, body)
+        if number == GAP:
+            yield step, wall_time, "gap", "", functools.partial(module("lifecycle").decode_gap, body)
             continue
         if number == GRAPH:
             name = module("graph")

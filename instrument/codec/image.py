@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.codec import wire
+from instrument.codec.schema import MINDSPORE
 from instrument.errors import CorruptMessage
 from instrument.values import Image
 
-NUMBER = 4
 PICTURES_A_ROW = 8
 
-_HEIGHT, _WIDTH, _COLORSPACE, _ENCODED, _MAPPING = 1, 2, 3, 4, 100
+_IMAGE = MINDSPORE.type("Summary.Image")
 #: Differences to the line above, packed by run lengths and Huffman's code only: in a third of the time of a search for
 #: each line's best filter and for repeated strings (Pillow's way at this level). Photographs, digits and line charts
 #: come out as small within 1 %, or smaller; patches of many flat colours come out twice as large.
@@ -59,7 +59,7 @@ def from_array(array: NDArray[np.generic]) -> Image:
 
 @np.errstate(all="ignore")  # at the limits of a type, and whatever the user's own settings are
 def _grey_levels(array: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
-    """The batch as uint8, and in words how its numbers were mapped."""
+    """Return the batch as uint8, and in words how its numbers were mapped."""
     if array.dtype == np.uint8:
         return array, "as recorded"
     values: NDArray[Any] = array.astype(
@@ -87,7 +87,7 @@ def _grey_levels(array: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
 
 
 def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The pictures (N, C, H, W) on one canvas (rows * H, columns * W, C); cells without a picture are 0."""
+    """Lay the pictures (N, C, H, W) out on one canvas (rows * H, columns * W, C); cells without a picture are 0."""
     count, channels, height, width = pictures.shape
     columns = min(count, PICTURES_A_ROW)
     rows = -(-count // columns)
@@ -98,7 +98,7 @@ def _canvas(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _png(canvas: NDArray[np.uint8]) -> bytes:
-    """A PNG (ISO/IEC 15948) of 8-bit grey or colour; every line is stored as its difference to the one above."""
+    """Return a PNG (ISO/IEC 15948) of 8-bit grey or colour; every line is stored as its difference to the one above."""
     height, width, channels = canvas.shape
     rows = canvas.reshape(height, width * channels)
     lines = np.empty((height, 1 + width * channels), np.uint8)
@@ -116,30 +116,34 @@ def _png_chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def encode(value: Image) -> wire.Pieces:
-    """The content of a `Summary.Image`."""
-    head = wire.integer(_HEIGHT, value.height) + wire.integer(_WIDTH, value.width)
-    head += wire.integer(_COLORSPACE, value.channels)
-    pieces: wire.Pieces = [head, *wire.delimited_pieces(_ENCODED, [value.data])]
-    if value.mapping:
-        pieces.append(wire.delimited(_MAPPING, value.mapping.encode()))
-    return pieces
+    """Return the content of a `Summary.Image`, of which TensorBoard's dialect has the same."""
+    return _IMAGE.pieces(
+        {
+            "height": value.height,
+            "width": value.width,
+            "colorspace": value.channels,
+            "encoded_image": value.data,
+            "mapping": value.mapping or None,
+        }
+    )
 
 
 def decode(data: memoryview) -> Image:
-    """Raises `CorruptMessage` for bytes that are no image message. The picture itself is not decoded."""
-    numbers = {_HEIGHT: 0, _WIDTH: 0, _COLORSPACE: 0}
-    encoded: bytes | None = None
-    mapping = ""
-    for field in wire.fields(data):
-        if field[0] in numbers:
-            numbers[field[0]] = wire.as_int(field)
-        elif field[0] == _ENCODED:
-            encoded = bytes(wire.as_bytes(field))
-        elif field[0] == _MAPPING:
-            mapping = wire.as_text(field)
-    if encoded is None:
+    """Return the image of a message; the picture itself is not decoded.
+
+    Raises:
+        CorruptMessage: the bytes are no image message.
+    """
+    message = _IMAGE.decode(data)
+    if "encoded_image" not in message:
         raise CorruptMessage("an image has no encoded bytes")
-    return Image(encoded, numbers[_HEIGHT], numbers[_WIDTH], numbers[_COLORSPACE], mapping)
+    return Image(
+        bytes(message.data("encoded_image")),
+        message.integer("height"),
+        message.integer("width"),
+        message.integer("colorspace"),
+        message.text("mapping"),
+    )
 
 
 def pixels(value: Image, most_bytes: int = MOST_BYTES) -> NDArray[np.uint8]:
@@ -175,7 +179,7 @@ def pixels(value: Image, most_bytes: int = MOST_BYTES) -> NDArray[np.uint8]:
 
 
 def _without_texts(data: bytes) -> bytes:
-    """A PNG without its compressed texts, of which Pillow would keep up to 64 million characters."""
+    """Return a PNG without its compressed texts, of which Pillow would keep up to 64 million characters."""
     if not data.startswith(_PNG) or not any(kind in data for kind in _TEXTS):
         return data
     kept, offset = [_PNG], len(_PNG)
@@ -188,7 +192,7 @@ def _without_texts(data: bytes) -> bytes:
 
 
 def _decoded(picture: Any) -> NDArray[np.uint8]:
-    """The pixels, taken out in strips: Pillow copies what it hands out more than once."""
+    """Return the pixels, taken out in strips: Pillow copies what it hands out more than once."""
     if picture.mode not in _MODES:
         picture = picture.convert("RGB")
     channels = len(picture.getbands())

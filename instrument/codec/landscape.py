@@ -1,45 +1,42 @@
 """Loss landscapes: `LossLandscape`, kept as the serialised message, and the same as arrays.
 
 MindSpore's message has room for the grid, the path and three words about them. What else is known about a landscape
-stands in two fields of ours, which other readers skip: `DETAILS`, JSON text, and `ARRAYS`, named tensors. A tensor
+stands in two fields of ours, which other readers skip: `details`, JSON text, and `arrays`, named tensors. A tensor
 carries its float64 exactly beside the float32 that MindInsight reads (`codec.tensor`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instrument.codec import tensor, wire
+from instrument.codec.message import Message, Value
+from instrument.codec.schema import MINDSPORE
 from instrument.errors import CorruptMessage
 from instrument.values import Landscape, LossSurface, Tensor
 
-NUMBER = 10
-GRID, LOSS_PATH, METADATA, CONVERGENCE, DETAILS, ARRAYS = 1, 2, 3, 4, 100, 101
-_X, _Y, _Z = 1, 2, 3
-_INTERVALS, _POINTS = 1, 2
-_DECOMPOSITION, _UNIT, _STEP_PER_EPOCH = 1, 2, 3
-_NAME, _VALUES = 1, 2
+_LANDSCAPE = MINDSPORE.type("LossLandscape", raw=("TensorProto",))
 #: Kept in the fields that MindSpore has for them.
 _COMMON = ("decomposition", "unit", "step_per_epoch")
-#: A landscape has fewer fields, and shorter details.
+#: A landscape has fewer arrays, and shorter details.
 _MOST_ARRAYS, _MOST_DETAILS_BYTES = 1000, 1 << 20
-#: What precedes the name of a metric in `ARRAYS`.
+#: What precedes the name of a metric in the field `arrays`.
 _METRIC = "metric/"
 
 _Floats = NDArray[np.float64]
 
 
 def encode(data: bytes) -> wire.Pieces:
-    """The content of the field: the serialised message itself."""
+    """Return the content of the field: the serialised message itself."""
     return [data]
 
 
 def decode(data: memoryview) -> Landscape:
+    """Return the landscape as it stands; `to_surface` looks into it."""
     return Landscape(bytes(data))
 
 
@@ -47,22 +44,26 @@ def decode(data: memoryview) -> Landscape:
 
 
 def from_surface(surface: LossSurface) -> bytes:
-    """The message that holds all of a surface but its tag. Its metadata must be what JSON can hold."""
-    pieces = wire.delimited_pieces(GRID, _point(surface.x, surface.y, surface.z))
+    """Return the message that holds all of a surface but its tag. Its metadata must be what JSON can hold."""
+    path = convergence = None
     if surface.numbers.size:
-        path = _point(surface.path[:, 0], surface.path[:, 1], surface.path_loss)
-        numbers = b"".join(wire.integer(_INTERVALS, int(number)) for number in surface.numbers)
-        pieces += wire.delimited_pieces(LOSS_PATH, [numbers, *wire.delimited_pieces(_POINTS, path)])
-    pieces.append(wire.delimited(METADATA, _metadata(surface.metadata)))
+        points = _point(surface.path[:, 0], surface.path[:, 1], surface.path_loss)
+        path = {"intervals": surface.numbers.tolist(), "points": points}
     if surface.convergence.size:
-        pieces += wire.delimited_pieces(CONVERGENCE, _point(*surface.convergence.reshape(3, 1)))
+        convergence = _point(*surface.convergence.reshape(3, 1))
     own = {name: value for name, value in surface.metadata.items() if name not in _COMMON}
-    pieces.append(wire.delimited(DETAILS, json.dumps(own, ensure_ascii=False).encode()))
-    for name, values in _own_arrays(surface).items():
-        pieces += wire.delimited_pieces(
-            ARRAYS, [wire.delimited(_NAME, name.encode()), *wire.delimited_pieces(_VALUES, _tensor(values))]
-        )
-    return b"".join(pieces)
+    return _LANDSCAPE.encode(
+        landscape=_point(surface.x, surface.y, surface.z),
+        loss_path=path,
+        metadata={
+            "decomposition": str(surface.metadata.get("decomposition", "")),
+            "unit": str(surface.metadata.get("unit", "step")),
+            "step_per_epoch": int(surface.metadata.get("step_per_epoch", 0)),
+        },
+        convergence_point=convergence,
+        details=json.dumps(own, ensure_ascii=False).encode(),
+        arrays=[{"name": name, "values": _tensor(values)} for name, values in _own_arrays(surface).items()],
+    )
 
 
 def _own_arrays(surface: LossSurface) -> dict[str, _Floats]:
@@ -76,50 +77,36 @@ def _tensor(values: _Floats) -> wire.Pieces:
     return tensor.encode(Tensor(np.asarray(values, np.float64), "float64"))
 
 
-def _point(x: _Floats, y: _Floats, z: _Floats) -> wire.Pieces:
-    pieces: wire.Pieces = []
-    for number, values in ((_X, x), (_Y, y), (_Z, z)):
-        pieces += wire.delimited_pieces(number, _tensor(values))
-    return pieces
-
-
-def _metadata(metadata: Mapping[str, Any]) -> bytes:
-    text = wire.delimited(_DECOMPOSITION, str(metadata.get("decomposition", "")).encode())
-    text += wire.delimited(_UNIT, str(metadata.get("unit", "step")).encode())
-    return text + wire.integer(_STEP_PER_EPOCH, int(metadata.get("step_per_epoch", 0)))
+def _point(x: _Floats, y: _Floats, z: _Floats) -> dict[str, Value]:
+    return {"x": _tensor(x), "y": _tensor(y), "z": _tensor(z)}
 
 
 # ---------------------------------------------------------------- message -> arrays
 
 
 def to_surface(landscape: Landscape, tag: str) -> LossSurface:
-    """The arrays of a landscape, ours or MindSpore's; what the message does not hold is empty, or NaN.
+    """Return the arrays of a landscape, ours or MindSpore's; what the message does not hold is empty, or NaN.
 
     Raises:
         CorruptMessage: it is no landscape, or its arrays do not fit together.
     """
-    parts: dict[int, memoryview] = {}
-    arrays: dict[str, _Floats] = {}
-    for field in wire.few_fields(memoryview(landscape.data), _MOST_ARRAYS):
-        if field[0] == ARRAYS:
-            name, values = _named(wire.as_bytes(field))
-            arrays[name] = values
-        elif field[0] in (GRID, LOSS_PATH, METADATA, CONVERGENCE, DETAILS):
-            parts[field[0]] = wire.as_bytes(field)
-    if GRID not in parts:
+    message = _LANDSCAPE.decode(landscape.data)
+    if "landscape" not in message:
         raise CorruptMessage("a landscape has no grid")
-    x, y, z = _read_point(parts[GRID])
+    named = message.messages("arrays")
+    if len(named) > _MOST_ARRAYS:
+        raise CorruptMessage(f"a landscape has {len(named)} arrays; at most {_MOST_ARRAYS} are read")
+    arrays = {array.text("name"): _read_tensor(array, "values") for array in named}
+    x, y, z = _read_point(message.message("landscape"))
     z = z.reshape(len(y), len(x)) if z.size == y.size * x.size else z
-    numbers, path, path_loss = _read_path(parts.get(LOSS_PATH, memoryview(b"")))
-    unknown = np.full(len(numbers), np.nan)
+    numbers, path, path_loss = _read_path(message.message("loss_path"))
+    absent = np.full(len(numbers), np.nan)
     metrics = {name.removeprefix(_METRIC): values for name, values in arrays.items() if name.startswith(_METRIC)}
-    metadata = {**_read_metadata(parts.get(METADATA)), **_read_details(parts.get(DETAILS))}
-    convergence = parts.get(CONVERGENCE)
+    metadata = {**_read_metadata(message.message("metadata")), **_read_details(message.data("details"))}
+    convergence = [values.reshape(-1) for values in _read_point(message.message("convergence_point"))]
     surface = LossSurface(
-        tag, x, y, z, numbers, path, path_loss, arrays.get("true_loss", unknown), arrays.get("unexplained", unknown),
-        arrays.get("explained", np.empty(0)),
-        np.empty(0) if convergence is None else np.concatenate([one.reshape(-1) for one in _read_point(convergence)]),
-        metrics, metadata,
+        tag, x, y, z, numbers, path, path_loss, arrays.get("true_loss", absent), arrays.get("unexplained", absent),
+        arrays.get("explained", np.empty(0)), np.concatenate(convergence), metrics, metadata,
     )  # fmt: skip
     _check(surface)
     return surface
@@ -138,57 +125,35 @@ def _check(surface: LossSurface) -> None:
         )
 
 
-def _named(data: memoryview) -> tuple[str, _Floats]:
-    name, values = "", np.empty(0)
-    for field in wire.fields(data):
-        if field[0] == _NAME:
-            name = wire.as_text(field)
-        elif field[0] == _VALUES:
-            values = _read_tensor(wire.as_bytes(field))
-    return name, values
+def _read_tensor(message: Message, name: str) -> _Floats:
+    return np.array(tensor.decode(message.data(name)).array, np.float64) if name in message else np.empty(0)
 
 
-def _read_tensor(data: memoryview) -> _Floats:
-    return np.array(tensor.decode(data).array, np.float64)
+def _read_point(point: Message) -> tuple[_Floats, _Floats, _Floats]:
+    return _read_tensor(point, "x"), _read_tensor(point, "y"), _read_tensor(point, "z")
 
 
-def _read_point(data: memoryview) -> tuple[_Floats, _Floats, _Floats]:
-    found = {field[0]: _read_tensor(wire.as_bytes(field)) for field in wire.fields(data)}
-    empty = np.empty(0)
-    return found.get(_X, empty), found.get(_Y, empty), found.get(_Z, empty)
-
-
-def _read_path(data: memoryview) -> tuple[NDArray[np.int64], _Floats, _Floats]:
-    """Numbers (k,), coordinates (k, 2) and losses (k,)."""
-    numbers: list[int] = []
-    x = y = z = np.empty(0)
-    for field in wire.few_fields(data):
-        if field[0] == _INTERVALS:
-            numbers += wire.integers(field, wire.MOST_FIELDS)
-        elif field[0] == _POINTS:
-            x, y, z = _read_point(wire.as_bytes(field))
+def _read_path(loss_path: Message) -> tuple[NDArray[np.int64], _Floats, _Floats]:
+    """Return numbers (k,), coordinates (k, 2) and losses (k,)."""
+    numbers = loss_path.integers("intervals")
+    x, y, z = _read_point(loss_path.message("points"))
     if not len(x) == len(y) == len(numbers):
         raise CorruptMessage(f"a landscape's path has {len(numbers)} numbers and {len(x)} x {len(y)} coordinates")
     return np.array(numbers, np.int64), np.stack([x, y], axis=1), z
 
 
-def _read_metadata(data: memoryview | None) -> dict[str, Any]:
-    found: dict[str, Any] = dict(zip(_COMMON, ("", "", 0), strict=True))
-    for field in wire.fields(data if data is not None else memoryview(b"")):
-        if field[0] in (_DECOMPOSITION, _UNIT):
-            found[_COMMON[field[0] - 1]] = wire.as_text(field)
-        elif field[0] == _STEP_PER_EPOCH:
-            found["step_per_epoch"] = wire.as_int(field)
-    return found
+def _read_metadata(metadata: Message) -> dict[str, Any]:
+    values = (metadata.text("decomposition"), metadata.text("unit"), metadata.integer("step_per_epoch"))
+    return dict(zip(_COMMON, values, strict=True))
 
 
-def _read_details(data: memoryview | None) -> dict[str, Any]:
-    if data is not None and len(data) > _MOST_DETAILS_BYTES:
+def _read_details(data: memoryview) -> dict[str, Any]:
+    if len(data) > _MOST_DETAILS_BYTES:
         raise CorruptMessage(f"a landscape's details are {len(data)} bytes; at most {_MOST_DETAILS_BYTES} are read")
     try:
-        found = json.loads(bytes(data) if data is not None else b"{}")
+        details = json.loads(bytes(data) or b"{}")
     except (ValueError, RecursionError) as error:  # no JSON, or no UTF-8
         raise CorruptMessage(f"a landscape's details are no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(details, dict):
         raise CorruptMessage("a landscape's details are no JSON object")
-    return found
+    return details

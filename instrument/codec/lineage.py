@@ -1,113 +1,77 @@
-"""Lineage: events of the `_lineage` file, and plain dictionaries out of their messages."""
+"""Lineage: events of the `_lineage` file, and plain dictionaries out of their messages.
+
+In TensorBoard's dialect lineage is hyper-parameters for its page of them, metrics as scalars, and all of it as texts.
+There is no `_hparams_/experiment`: TensorBoard takes the first that it finds for all runs, and puts one together by
+itself, of the hyper-parameters and scalars of every run, where there is none.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from instrument.codec import schema, wire
+from instrument.codec import wire
+from instrument.codec.message import Message, Pairs, Value
+from instrument.codec.scalar import to_float32
+from instrument.codec.schema import MINDSPORE, TENSORBOARD
 from instrument.errors import CorruptMessage
 from instrument.values import Lineage
 
-#: Lineage kind -> (number in `LineageEvent`, message).
+#: Lineage kind -> its field in `LineageEvent`, and the message in it.
 MESSAGES = {
-    "train_lineage": (6, "TrainLineage"),
-    "eval_lineage": (7, "EvaluationLineage"),
-    "dataset_graph": (9, "DatasetGraph"),
-    "custom_lineage_data": (10, "UserDefinedInfo"),
+    "train_lineage": ("train_lineage", "TrainLineage"),
+    "eval_lineage": ("evaluation_lineage", "EvaluationLineage"),
+    "dataset_graph": ("dataset_graph", "DatasetGraph"),
+    "custom_lineage_data": ("user_defined_info", "UserDefinedInfo"),
 }
 #: Lineage kind -> the name under which readers find it.
 SECTIONS = {
     "train_lineage": "train", "eval_lineage": "eval", "dataset_graph": "dataset", "custom_lineage_data": "custom",
 }  # fmt: skip
-_KINDS = {number: kind for kind, (number, _) in MESSAGES.items()}
-_WALL_TIME = 1
-#: A field of ours in `TrainLineage`, which other readers skip.
-_LAST_LEARNING_RATE = 100
+_EVENT = MINDSPORE.type("LineageEvent", raw=tuple(message for _, message in MESSAGES.values()))
 
 CustomValue = str | int | float
-#: What a field takes in memory at most, be it a message or another, and what all of a lineage may take.
-_MESSAGE_BYTES, _FIELD_BYTES, _MOST_BYTES = 2000, 50, 48 << 20
 #: Longer texts are not looked at whether they are JSON.
 _LONGEST_JSON = 1 << 20
 
 
 def encode_event(kind: str, data: bytes, wall_time: float) -> wire.Pieces:
-    """The payload of one event of a lineage file."""
-    return [wire.double(_WALL_TIME, wall_time), *wire.delimited_pieces(MESSAGES[kind][0], [data])]
+    """Return the payload of an event of a lineage file."""
+    return _EVENT.pieces({"wall_time": wall_time, MESSAGES[kind][0]: data})
 
 
 def decode_event(payload: memoryview) -> tuple[float, Lineage | None]:
-    """The wall time and content of an event of a lineage file; None for a version or an unknown kind."""
-    wall_time, lineage = 0.0, None
-    for field in wire.fields(payload):
-        if field[0] == _WALL_TIME:
-            wall_time = wire.as_double(field)
-        elif field[0] in _KINDS:
-            lineage = Lineage(_KINDS[field[0]], bytes(wire.as_bytes(field)))
-    return wall_time, lineage
-
-
-def parse(lineage: Lineage) -> Any:
-    """The protobuf message of a lineage.
+    """Return the wall time and content of an event of a lineage file; None for a version or another kind.
 
     Raises:
-        CorruptMessage: its bytes are no such message.
+        CorruptMessage: the payload is no such event.
     """
-    from google.protobuf.message import DecodeError
-
-    name = MESSAGES[lineage.what][1]
-    message = schema.message_class(name)
-    _check_size(memoryview(lineage.data), message.DESCRIPTOR)
-    try:
-        return message.FromString(lineage.data)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise CorruptMessage(f"a {lineage.what} is no {name} message") from error
-
-
-def _check_size(data: memoryview, descriptor: Any) -> None:
-    """Raise `CorruptMessage` where a message would take far more memory than its bytes do."""
-    if len(data) * _MESSAGE_BYTES < _MOST_BYTES:
-        return
-    taken_bytes = 0
-    left: list[tuple[memoryview, Any]] = [(data, descriptor)]
-    while left:
-        content, kind = left.pop()
-        for number, wire_type, inner in wire.fields(content):
-            field = kind.fields_by_number.get(number)
-            taken_bytes += _FIELD_BYTES
-            if field is None or wire_type != wire.LENGTH_DELIMITED or isinstance(inner, int):
-                pass
-            elif field.message_type is not None:
-                taken_bytes += _MESSAGE_BYTES
-                left.append((inner, field.message_type))
-            elif field.type not in (field.TYPE_STRING, field.TYPE_BYTES):  # packed numbers
-                taken_bytes += _FIELD_BYTES * len(inner)
-            if taken_bytes > _MOST_BYTES:
-                raise CorruptMessage(f"a lineage of {len(data)} bytes would take more than {_MOST_BYTES} in memory")
+    event = _EVENT.decode(payload)
+    for kind, (field, _) in MESSAGES.items():
+        if field in event:
+            return event.number("wall_time"), Lineage(kind, bytes(event.data(field)))
+    return event.number("wall_time"), None
 
 
 def custom_message(values: Mapping[str, CustomValue]) -> bytes:
-    """A serialised `UserDefinedInfo`: one `user_info` a key, which is all that MindInsight reads of each.
+    """Return a serialised `UserDefinedInfo`: one `user_info` a key, which is all that MindInsight reads of each.
 
     An int that does not fit the schema's int32 is kept as a double where that is exact, else as text.
     """
-    message = schema.message_class("UserDefinedInfo")()
-    for key, value in values.items():
-        info = message.user_info.add()
-        if isinstance(value, str):
-            info.map_str[key] = value
-        elif isinstance(value, float):
-            info.map_double[key] = value
-        elif -(2**31) <= value < 2**31:
-            info.map_int32[key] = int(value)
-        elif _is_double(value):
-            info.map_double[key] = float(value)
-        else:
-            info.map_str[key] = str(value)
-    result: bytes = message.SerializeToString(deterministic=True)
-    return result
+    infos: list[Mapping[str, Value]] = [_info(key, value) for key, value in values.items()]
+    return MINDSPORE.type("UserDefinedInfo").encode(user_info=infos)
+
+
+def _info(key: str, value: CustomValue) -> dict[str, Value]:
+    if isinstance(value, str):
+        return {"map_str": {key: value}}
+    if isinstance(value, float):
+        return {"map_double": {key: value}}
+    if -(2**31) <= value < 2**31:
+        return {"map_int32": {key: int(value)}}
+    return {"map_double": {key: float(value)}} if _is_double(value) else {"map_str": {key: str(value)}}
 
 
 def _is_double(value: int) -> bool:
@@ -119,45 +83,31 @@ def _is_double(value: int) -> bool:
 
 def with_last_rate(data: bytes, rate: float | None) -> bytes:
     """Return a serialised `TrainLineage` with the learning rate of the last step, for which MindSpore has no field."""
-    return data if rate is None else data + wire.double(_LAST_LEARNING_RATE, rate)
+    return data + MINDSPORE.type("TrainLineage").encode(last_learning_rate=rate)
 
 
-def _last_rate(data: bytes) -> dict[str, float]:
-    rates = [wire.as_double(field) for field in wire.fields(memoryview(data)) if field[0] == _LAST_LEARNING_RATE]
-    return {"last_learning_rate": rates[-1]} if rates else {}
+# ---------------------------------------------------------------- message -> plain values
 
 
 def to_dict(lineage: Lineage) -> dict[str, Any]:
-    """A lineage as plain dictionaries, lists, numbers and texts; only what was recorded is in it.
+    """Return a lineage as plain dictionaries, lists, numbers and texts; only what was recorded is in it.
 
     Raises:
         CorruptMessage: its bytes are no such message, or hold a text that is not UTF-8.
     """
-    message = parse(lineage)
+    name = MESSAGES[lineage.what][1]
     try:
-        result = _dict(lineage, message)
-        _check_texts(result)
-    except UnicodeDecodeError as error:
-        raise CorruptMessage(f"a {lineage.what} holds a text that is not UTF-8") from error
-    return result
-
-
-def _check_texts(value: Any) -> None:
-    """Raise `UnicodeDecodeError` where protobuf's fast implementation handed out a text that is not UTF-8, as bytes."""
-    if isinstance(value, bytes):
-        value.decode()
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_texts(inner)
-
-
-def _dict(lineage: Lineage, message: Any) -> dict[str, Any]:
+        message = MINDSPORE.type(name, errors="strict").decode(lineage.data)
+    except CorruptMessage as error:
+        raise CorruptMessage(f"a {lineage.what} is no {name} message") from error
     if lineage.what == "custom_lineage_data":
         return _custom(message)
     if lineage.what == "dataset_graph":
         return _dataset(message)
+    last_rate = message.pop("last_learning_rate", None)
     result = _plain(message)
-    if lineage.what == "train_lineage" and (last_rate := _last_rate(lineage.data)):
-        result["algorithm"] = {**result.get("algorithm", {}), **last_rate}
+    if last_rate is not None:
+        result["algorithm"] = {**result.get("algorithm", {}), "last_learning_rate": last_rate}
     if "metric" in result:
         result["metric"] = _json(result["metric"])
     if "path" in result.get("model", {}):
@@ -174,45 +124,154 @@ def _json(text: str) -> Any:
         return text
 
 
-def _plain(message: Any) -> dict[str, Any]:
+def _plain(message: Message) -> dict[str, Any]:
+    return {name: _plain(value) if isinstance(value, Message) else value for name, value in message.items()}
+
+
+def _custom(message: Message) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for info in [message, *message.messages("user_info")]:
+        for name in ("map_int32", "map_double", "map_str"):
+            result.update(info.entries(name))
+        result.update({key: _custom(value) for key, value in info.entries("map_dict").items()})
+    return result
+
+
+def _dataset(message: Message) -> dict[str, Any]:
+    result = _parameters(message.message("parameter"))
+    if "operations" in message:
+        result["operations"] = [_operation(operation) for operation in message.messages("operations")]
+    if "sampler" in message:
+        result["sampler"] = _operation(message.message("sampler"))
+    if "children" in message:
+        result["children"] = [_dataset(child) for child in message.messages("children")]
+    return result
+
+
+def _operation(message: Message) -> dict[str, Any]:
+    result = _parameters(message.message("operationParam"))
+    return result | {name: message[name] for name in ("size", "weights") if message.get(name)}
+
+
+def _parameters(message: Message) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name in ("mapStr", "mapBool", "mapInt", "mapDouble"):
+        result.update(message.entries(name))
+    result.update({key: value.texts("strValue") for key, value in message.entries("mapStrList").items()})
+    return dict(sorted(result.items()))
+
+
+# ---------------------------------------------------------------- TensorBoard's dialect
+
+#: Facts by name, under the sections train, eval, dataset, custom and hparams.
+Sections = Mapping[str, Mapping[str, Any]]
+
+#: Where metrics and texts of the lineage are; user's tags hardly begin so.
+PREFIX = "lineage/"
+#: Hyper-parameters of the section train by name, and where they stand in it.
+TRAIN_FIELDS = {
+    **{row.name: ("hyper_parameters", row.name) for row in MINDSPORE.table["TrainLineage.HyperParameters"]},
+    "train_dataset_path": ("train_dataset", "train_dataset_path"),
+    "train_dataset_size": ("train_dataset", "train_dataset_size"),
+    "network": ("algorithm", "network"),
+}
+
+
+_HPARAMS = TENSORBOARD.type("HParamsPluginData")
+_SUCCESS, _FAILURE = 1, 2
+
+
+def sections(lineages: Iterable[Lineage]) -> dict[str, dict[str, Any]]:
+    """Return messages as plain values by section; one that cannot be read says why."""
+    result: dict[str, dict[str, Any]] = {}
+    for lineage in lineages:
+        try:
+            fields = to_dict(lineage)
+        except CorruptMessage as error:
+            fields = {"damaged": str(error)}
+        result.setdefault(SECTIONS[lineage.what], {}).update(fields)
+    return result
+
+
+def hyperparameters(sections: Sections) -> dict[str, Any]:
+    """Return numbers, texts and truth values by name; a name of the user's that is taken gets `custom.` before it."""
+    train = sections.get("train", {})
+    at = {name: train.get(outer, {}).get(inner) for name, (outer, inner) in TRAIN_FIELDS.items()}
+    result: dict[str, Any] = {name: _shortest(value) for name, value in at.items() if value is not None}
+    for name, value in _flat(sections.get("custom", {})):
+        result[f"custom.{name}" if name in result else name] = value
+    return result | dict(_flat(sections.get("hparams", {})))
+
+
+def _shortest(value: Any) -> Any:
+    """Return a number that is a float32, as MindSpore's schema has it, with the digits that it was given with."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    short = float(f"{value:.7g}")
+    return short if to_float32(short) == value else value
+
+
+def metrics(sections: Sections) -> dict[str, float]:
+    """Return what was measured, as scalars by tag."""
+    result: dict[str, float] = {}
+    loss = sections.get("train", {}).get("algorithm", {}).get("loss")
+    if loss is not None:
+        result[f"{PREFIX}train/loss"] = float(loss)
+    metric = sections.get("eval", {}).get("metric")
+    for name, value in _flat(metric) if isinstance(metric, Mapping) else ():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            result[_valid(f"{PREFIX}eval/{name}")] = float(value)
+    return result
+
+
+def texts(sections: Sections) -> dict[str, str]:
+    """Return each section as JSON by tag, in the form in which TensorBoard shows code."""
     return {
-        field.name: _plain(value) if field.message_type is not None else value for field, value in message.ListFields()
+        f"{PREFIX}{name}": _valid(f"```json\n{json.dumps(fields, indent=1, ensure_ascii=False, default=str)}\n```")
+        for name, fields in sections.items()
+        if name != "hparams"
     }
 
 
-def _custom(message: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for info in [message, *message.user_info]:
-        result.update(info.map_int32)
-        result.update(info.map_double)
-        result.update(info.map_str)
-        result.update({key: _custom(value) for key, value in info.map_dict.items()})
-    return result
+def _valid(text: str) -> str:
+    """Return a text without surrogates, which JSON can name and no file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _dataset(message: Any) -> dict[str, Any]:
-    result: dict[str, Any] = _parameters(message.parameter)
-    if message.operations:
-        result["operations"] = [_operation(operation) for operation in message.operations]
-    if message.HasField("sampler"):
-        result["sampler"] = _operation(message.sampler)
-    if message.children:
-        result["children"] = [_dataset(child) for child in message.children]
-    return result
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}", value
 
 
-def _operation(message: Any) -> dict[str, Any]:
-    result = _parameters(message.operationParam)
-    if message.size:
-        result["size"] = list(message.size)
-    if message.weights:
-        result["weights"] = list(message.weights)
-    return result
+def encode_session_start(values: Mapping[str, Any], wall_time: float) -> bytes:
+    """Return a `HParamsPluginData` that says with which hyper-parameters a run began, and when."""
+    entries: Pairs = [(name.encode("utf-8", "backslashreplace"), _hparam(value)) for name, value in values.items()]
+    return _HPARAMS.encode(session_start_info={"hparams": entries, "start_time_secs": wall_time})
 
 
-def _parameters(message: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for mapping in (message.mapStr, message.mapBool, message.mapInt, message.mapDouble):
-        result.update(mapping)
-    result.update({key: list(value.strValue) for key, value in message.mapStrList.items()})
-    return dict(sorted(result.items()))
+def encode_session_end(is_success: bool, wall_time: float) -> bytes:
+    """Return a `HParamsPluginData` that says how a run ended, and when."""
+    status = _SUCCESS if is_success else _FAILURE
+    return _HPARAMS.encode(session_end_info={"status": status, "end_time_secs": wall_time})
+
+
+def _hparam(value: Any) -> dict[str, Value]:
+    """Return a `google.protobuf.Value`; the page cannot show numbers that are not finite, but texts."""
+    if isinstance(value, bool):
+        return {"bool_value": value}
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return {"number_value": float(value)}
+    return {"string_value": str(value).encode("utf-8", "backslashreplace")}
+
+
+def decode_session_start(data: memoryview) -> dict[str, str | float | bool | None]:
+    """Return the hyper-parameters of a run, out of a `HParamsPluginData` with a session's start.
+
+    Raises:
+        CorruptMessage: the bytes are no such message.
+    """
+    hparams = _HPARAMS.decode(data).message("session_start_info").entries("hparams")
+    return {name: next(iter(value.values()), None) for name, value in hparams.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from instrument.codec import event, gap, lifecycle, scalar, trace, wire
+from instrument.codec import event, lifecycle, scalar, trace, wire
 from instrument.errors import CorruptMessage
 from instrument.values import TRACE_KIND
 
@@ -31,7 +31,7 @@ MOST_VALUES = 50_000
 
 
 class Place(NamedTuple):
-    """One value: its encoded form is `payload[start:end]`, and `decode` makes it of those bytes.
+    """A value: its encoded form is `payload[start:end]`, and `decode` makes it of those bytes.
 
     `decode` is None for a plain number, which is a float32 where it has four bytes and a float64 where it has eight.
     """
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Outline:
-    """One payload. The time is at `wall_time_at`, the step's varint at `step_at` (start, end); None where absent.
+    """A payload. The time is at `wall_time_at`, the step's varint at `step_at` (start, end); None where absent.
 
     `places` are its values, `problems` say why others were left out. `varying` are the spans (start, end) of its
     numbers, all of them of fixed size. `is_regular` says that all values are plain numbers: payloads that agree with
@@ -72,12 +72,12 @@ class Outline:
             self.step = wire.signed(wire.read_varint(data, self.step_at[0])[0])
 
     def number(self, tag: str, start: int, end: int) -> None:
-        """A plain number is there."""
+        """Note a plain number."""
         self.places.append(Place("scalar", tag, start, end))
         self.varying.append((start, end))
 
     def other(self, kind: str, tag: str, start: int, end: int, decode: Decode) -> None:
-        """A value of any other form is there."""
+        """Note a value of any other form."""
         self.places.append(Place(kind, tag, start, end, decode))
         self.is_regular = False
 
@@ -143,13 +143,13 @@ class Outline:
         self.is_regular = False
 
     def with_head(self, data: memoryview) -> Outline:
-        """The same for another payload that agrees with this one."""
+        """Return the outline of another payload that agrees with this one."""
         step = 0 if self.step_at is None else wire.signed(wire.read_varint(data, self.step_at[0])[0])
         wall_time = 0.0 if self.wall_time_at is None else wire.double_at(data, self.wall_time_at)
         return replace(self, step=step, wall_time=wall_time)
 
     def mask(self, length: int) -> bytearray:
-        """The bits of a payload of that length in which those that have this outline agree."""
+        """Return the bits of a payload of that length in which those that have this outline agree."""
         if length in self._masks:
             return self._masks[length]
         mask = self._masks[length] = bytearray(b"\xff" * length)
@@ -163,7 +163,7 @@ class Outline:
 
 
 def mindspore(data: memoryview) -> Outline:
-    """The outline of an event of MindSpore's dialect.
+    """Return the outline of an event of MindSpore's dialect.
 
     Raises:
         CorruptMessage: the payload is no event.
@@ -202,7 +202,7 @@ def _decoder(kind: str) -> Decode:
 OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
     event.GRAPH: ("graph", _graph_name, _decoder("graph")),
     event.TRACE: (TRACE_KIND, _no_name, trace.decode),
-    gap.NUMBER: ("gap", _no_name, gap.decode),
+    event.GAP: ("gap", _no_name, lifecycle.decode_gap),
     **{number: (kind, _no_name, decode) for number, (kind, decode) in LIFECYCLE.items()},
 }
 #: The key of the number of a scalar.

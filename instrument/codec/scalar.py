@@ -30,7 +30,7 @@ _OVERFLOW = _LARGEST_FLOAT + 2.0**103
 
 
 def to_float32(value: float) -> float:
-    """The nearest float32, ties to even; too large a number becomes an infinity, as NumPy has it."""
+    """Return the nearest float32, ties to even; too large a number becomes an infinity, as NumPy has it."""
     if value != value or -_OVERFLOW < value < _OVERFLOW:
         result: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
         return result
@@ -41,7 +41,7 @@ Heads = Callable[[str], tuple[bytes, bytes]]
 
 
 def heads_of(number: int) -> Heads:
-    """What makes, for a tag, what stands before the numbers of its `value` field: of a single and of an exact number.
+    """Return the function that makes, for a tag, the heads of its `value` field: of a single and of an exact number.
 
     `number` is the field of the single one.
     """
@@ -62,7 +62,7 @@ _mindspore_heads = heads_of(NUMBER)
 
 
 def encode_field(tag: str, value: float, heads: Heads = _mindspore_heads) -> bytes:
-    """The `value` field of a summary that holds this number under this tag."""
+    """Return the `value` field of a summary that holds this number under this tag."""
     single_head, exact_head = heads(tag)
     try:
         data = _FLOAT.pack(value)

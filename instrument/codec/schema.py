@@ -1,22 +1,24 @@
-"""Message classes of MindSpore's summary, lineage and anf_ir protos, built at run time in a pool of our own.
+"""Tables of messages: MindSpore's summary, lineage and anf_ir protos, TensorBoard's, and the fields of ours in them.
 
-MindSpore registers the same names in protobuf's default pool, where a second definition is a conflict; and generated
-code would tie us to one line of protobuf. So the schema is the table below, turned into descriptors on first use:
-one source for protobuf 3.20 to 7. Nothing here may be imported before mindspore is (MindSpore 2.7 to 2.9 die when
-protobuf comes first), therefore protobuf itself is imported inside `message_class`.
+A line of a table is `label type name number`, the label one of optional, required, repeated, packed, oneof:NAME, or map
+for a map from texts to `type`. Enumerations are int32. `instrument.codec.message` compiles the tables.
 
-A line of the table is `label type name number`; `map<key, value>` and `[packed]` as in a .proto file.
+Who is handed protobuf's own message objects, or has to build one, finds the classes of MindSpore's table in
+`message_class`. They live in a pool of our own: MindSpore registers the same names in protobuf's default pool, where a
+second definition is a conflict. Generated code would tie us to one line of protobuf; made from the table on first use
+they serve 3.20 to 7. Protobuf is imported inside functions, since MindSpore 2.7 to 2.9 die when it comes first.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
+
+from instrument.codec.message import FieldRow, Schema, parse_table
 
 PACKAGE = "mindspore.irpb"
 
-_SCHEMA = """
+MINDSPORE_TABLE = """
 message Event
   required double wall_time 1
   optional int64 step 2
@@ -77,10 +79,10 @@ message LineageEvent
   oneof:what UserDefinedInfo user_defined_info 10
 message UserDefinedInfo
   repeated UserDefinedInfo user_info 1
-  map<string, UserDefinedInfo> map_dict 2
-  map<string, int32> map_int32 3
-  map<string, string> map_str 4
-  map<string, double> map_double 5
+  map UserDefinedInfo map_dict 2
+  map int32 map_int32 3
+  map string map_str 4
+  map double map_double 5
 message TrainLineage
   optional TrainLineage.HyperParameters hyper_parameters 1
   optional TrainLineage.TrainDataset train_dataset 2
@@ -119,11 +121,11 @@ message Operation
   repeated int32 size 2
   repeated float weights 3
 message OperationParameter
-  map<string, string> mapStr 1
-  map<string, StrList> mapStrList 2
-  map<string, bool> mapBool 3
-  map<string, int32> mapInt 4
-  map<string, double> mapDouble 5
+  map string mapStr 1
+  map StrList mapStrList 2
+  map bool mapBool 3
+  map int32 mapInt 4
+  map double mapDouble 5
 message StrList
   repeated string strValue 1
 
@@ -202,20 +204,140 @@ message ValueProto
 message TensorProto
   repeated int64 dims 1
   optional int32 data_type 2
-  repeated float float_data 3 [packed]
-  repeated int32 int32_data 4 [packed]
-  repeated int64 int64_data 5 [packed]
-  repeated double double_data 6 [packed]
-  repeated uint64 uint64_data 7 [packed]
+  packed float float_data 3
+  packed int32 int32_data 4
+  packed int64 int64_data 5
+  packed double double_data 6
+  packed uint64 uint64_data 7
   optional bytes raw_data 8
 """
 
-_FIELD = re.compile(r"  (?P<label>\S+) (?P<type>\S+) (?P<name>\w+) (?P<number>\d+)(?P<packed> \[packed\])?")
-_MAP = re.compile(r"  map<(?P<key>\w+), (?P<value>[\w.]+)> (?P<name>\w+) (?P<number>\d+)")
+#: Fields of ours in MindSpore's messages, which its readers skip.
+_EXTENSIONS = """
+extend Event
+  optional Trace trace 100
+  optional Gap gap 101
+  optional Start start 102
+  optional End end 103
+extend Summary.Value
+  optional double exact_value 100
+  optional Text text 102
+extend Summary.Image
+  optional string mapping 100
+extend TrainLineage
+  optional double last_learning_rate 100
+extend LossLandscape
+  optional bytes details 100
+  repeated NamedTensor arrays 101
+message NamedTensor
+  optional string name 1
+  optional TensorProto values 2
+message Trace
+  optional int64 window 1
+  optional string kind 2
+  optional int64 device 3
+  optional string name 4
+  optional int64 offset 5
+  optional int64 total_bytes 6
+  optional bytes data 7
+message Gap
+  optional int64 events 1
+  optional int64 first_step 2
+  optional int64 last_step 3
+  optional string reason 4
+message Start
+  optional string id 1
+  optional int64 number 2
+  repeated Start.File unfinished 3
+message Start.File
+  optional string name 1
+  optional int64 bytes 2
+message End
+  optional int32 status 1
+  optional string reason 2
+message Text
+  repeated string elements 1
+  repeated int64 dims 2
+"""
+
+_TENSORBOARD_TABLE = """
+message Summary
+  repeated Summary.Value value 1
+message Summary.Value
+  optional string tag 1
+  optional bytes image 4
+  optional TensorProto tensor 8
+  optional SummaryMetadata metadata 9
+  optional bytes exact 100
+message SummaryMetadata
+  optional SummaryMetadata.PluginData plugin_data 1
+  optional int32 data_class 4
+message SummaryMetadata.PluginData
+  optional string plugin_name 1
+  optional bytes content 2
+message HistogramProto
+  optional double min 1
+  optional double max 2
+  optional double num 3
+  optional double sum 4
+  optional double sum_squares 5
+  packed double bucket_limit 6
+  packed double bucket 7
+message TensorProto
+  optional int32 dtype 1
+  optional TensorShapeProto tensor_shape 2
+  optional bytes tensor_content 4
+  repeated bytes string_val 8
+message TensorShapeProto
+  repeated TensorShapeProto.Dim dim 2
+message TensorShapeProto.Dim
+  optional int64 size 1
+message GraphDef
+  repeated NodeDef node 1
+  optional VersionDef versions 4
+message VersionDef
+  optional int32 producer 1
+message NodeDef
+  optional string name 1
+  optional string op 2
+  repeated string input 3
+  map AttrValue attr 5
+message AttrValue
+  optional AttrValue.ListValue list 1
+  optional bytes s 2
+  optional int64 i 3
+  optional float f 4
+  optional bool b 5
+  optional int32 type 6
+  optional TensorShapeProto shape 7
+message AttrValue.ListValue
+  repeated bytes s 2
+  repeated int64 i 3
+  repeated float f 4
+  repeated bool b 5
+  repeated int32 type 6
+  repeated TensorShapeProto shape 7
+message HParamsPluginData
+  optional SessionStartInfo session_start_info 3
+  optional SessionEndInfo session_end_info 4
+message SessionStartInfo
+  map Value hparams 1
+  optional double start_time_secs 5
+message SessionEndInfo
+  optional int32 status 1
+  optional double end_time_secs 2
+message Value
+  optional double number_value 2
+  optional string string_value 3
+  optional bool bool_value 4
+"""
+
+MINDSPORE = Schema(MINDSPORE_TABLE + _EXTENSIONS)
+TENSORBOARD = Schema(_TENSORBOARD_TABLE)
 
 
 def message_class(name: str) -> Any:
-    """The class of a message, e.g. `"LineageEvent"` or `"Summary.Value"`. Enumerations are plain int32 fields."""
+    """Return protobuf's class of a message of MindSpore's, e.g. `"LineageEvent"` or `"Summary.Value"`."""
     return _classes()[name]
 
 
@@ -225,18 +347,15 @@ def _classes() -> dict[str, Any]:
 
     file = descriptor_pb2.FileDescriptorProto(name="instrument/mindspore.proto", package=PACKAGE, syntax="proto2")
     messages: dict[str, Any] = {}
-    for line in filter(None, _SCHEMA.splitlines()):
-        if line.startswith("message "):
-            name = line.removeprefix("message ")
-            outer, _, inner = name.rpartition(".")
-            siblings = messages[outer].nested_type if outer else file.message_type
-            messages[name] = current = siblings.add(name=inner)
-        elif (match := _MAP.fullmatch(line)) is not None:
-            _add_map(current, name, **match.groupdict())
-        else:
-            match = _FIELD.fullmatch(line)
-            assert match is not None, line
-            _add_field(current, **match.groupdict())
+    for name, rows in parse_table(MINDSPORE_TABLE).items():
+        outer, _, inner = name.rpartition(".")
+        siblings = messages[outer].nested_type if outer else file.message_type
+        messages[name] = siblings.add(name=inner)
+        for row in rows:
+            if row.label == "map":
+                _add_map(messages[name], name, row)
+            else:
+                _add_field(messages[name], row)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     if hasattr(message_factory, "GetMessageClass"):
@@ -246,19 +365,19 @@ def _classes() -> dict[str, Any]:
     return {name: make(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in messages}
 
 
-def _add_field(message: Any, label: str, type: str, name: str, number: str, packed: str | None = None) -> None:
+def _add_field(message: Any, row: FieldRow) -> None:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
-    label, _, oneof = label.partition(":")
-    field = message.field.add(name=name, number=int(number))
-    field.label = Field.Label.Value("LABEL_" + ("OPTIONAL" if oneof else label.upper()))
-    scalar_type = "TYPE_" + type.upper()
-    if scalar_type in Field.Type.keys() and type.islower():
+    label, _, oneof = row.label.partition(":")
+    field = message.field.add(name=row.name, number=row.number)
+    field.label = Field.Label.Value("LABEL_" + {"oneof": "OPTIONAL", "packed": "REPEATED"}.get(label, label.upper()))
+    scalar_type = "TYPE_" + row.type.upper()
+    if scalar_type in Field.Type.keys() and row.type.islower():
         field.type = Field.Type.Value(scalar_type)
     else:
         field.type = Field.TYPE_MESSAGE
-        field.type_name = f".{PACKAGE}.{type}"
-    if packed:
+        field.type_name = f".{PACKAGE}.{row.type}"
+    if label == "packed":
         field.options.packed = True
     if oneof:
         if not message.oneof_decl:
@@ -266,11 +385,10 @@ def _add_field(message: Any, label: str, type: str, name: str, number: str, pack
         field.oneof_index = 0
 
 
-def _add_map(message: Any, outer: str, key: str, value: str, name: str, number: str) -> None:
-    words = name.split("_")
-    entry_name = "".join(word[0].upper() + word[1:] for word in words) + "Entry"
+def _add_map(message: Any, outer: str, row: FieldRow) -> None:
+    entry_name = "".join(word[0].upper() + word[1:] for word in row.name.split("_")) + "Entry"
     entry = message.nested_type.add(name=entry_name)
     entry.options.map_entry = True
-    _add_field(entry, "optional", key, "key", "1")
-    _add_field(entry, "optional", value, "value", "2")
-    _add_field(message, "repeated", f"{outer}.{entry_name}", name, number)
+    _add_field(entry, FieldRow("optional", "string", "key", 1))
+    _add_field(entry, FieldRow("optional", row.type, "value", 2))
+    _add_field(message, FieldRow("repeated", f"{outer}.{entry_name}", row.name, row.number))

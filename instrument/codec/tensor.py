@@ -34,20 +34,20 @@ _MOST_JOINED_BYTES = 32 << 20
 
 
 def needs_raw_data(dtype: str, array: NDArray[np.generic]) -> bool:
-    """Whether `float_data` alone would lose bits. Half floats convert exactly, but for the payloads of their NaNs."""
+    """Return True if `float_data` alone loses bits. Half floats convert exactly, but for the payloads of their NaNs."""
     if dtype == "float16":
         return bool(np.isnan(array).any())
     return dtype not in HELD_BY_FLOAT32
 
 
 def encoded_bytes(dtype: str, elements: int) -> int:
-    """At most so many bytes does a tensor of `elements` elements take in a file, its dims and keys apart."""
+    """Return how many bytes a tensor of `elements` elements takes in a file at most, its dims and keys apart."""
     exact = 0 if dtype in HELD_BY_FLOAT32 and dtype != "float16" else np.dtype(dtype).itemsize
     return elements * (4 + exact)
 
 
 def encode(value: Tensor) -> wire.Pieces:
-    """The content of a `TensorProto`; the array's own memory is used where its layout allows."""
+    """Return the content of a `TensorProto`; the array's own memory is used where its layout allows."""
     array: NDArray[Any] = np.ascontiguousarray(value.array).reshape(value.array.shape)
     exact = None
     if needs_raw_data(value.dtype, array):
@@ -62,7 +62,7 @@ def _bytes_of(flat: NDArray[np.generic]) -> memoryview:
 
 
 def decode(data: memoryview) -> Tensor:
-    """A tensor with its recorded dtype and shape; the array may be a read-only view of `data`.
+    """Return a tensor with its recorded dtype and shape; the array may be a read-only view of `data`.
 
     Raises:
         CorruptMessage: dims and data do not fit together, or the type is unknown.
@@ -121,7 +121,7 @@ def _shaped(flat: NDArray[np.generic], dtype: str, shape: list[int]) -> Tensor:
 
 
 def _cast(flat: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values as `dtype`. A float beyond an integer's range becomes the range's end, not the other end.
+    """Return the values as `dtype`. A float beyond an integer's range becomes the range's end, not the other end.
 
     Files without `raw_data` hold the largest int32 and int64 as floats that are one too large.
     """

@@ -1,7 +1,8 @@
-"""The fields of a `TensorProto`, for whoever has its values as bytes: a worker then does without NumPy."""
+"""`TensorProto` of both dialects around values that are bytes already: a worker then does without NumPy."""
 
 from __future__ import annotations
 
+from instrument.codec import tensorboard as tb
 from instrument.codec import wire
 from instrument.events import BFLOAT16
 
@@ -17,12 +18,12 @@ HELD_BY_FLOAT32 = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float1
 
 
 def may_need_raw_data(dtype: str) -> bool:
-    """Whether there are values of this type that `float_data` alone would lose bits of."""
+    """Return True if there are values of this type that `float_data` alone would lose bits of."""
     return dtype == "float16" or dtype not in HELD_BY_FLOAT32
 
 
 def content(dtype: str, shape: tuple[int, ...], singles: wire.Buffer, exact: wire.Buffer | None) -> wire.Pieces:
-    """The content of a `TensorProto` around its values as float32 and, where those lose bits, as they are."""
+    """Return MindSpore's message around the values as float32 and, where those lose bits, as they are."""
     head = b"".join(wire.integer(DIMS, extent) for extent in shape)
     head += wire.integer(DATA_TYPE, DTYPE_NUMBERS[dtype])
     pieces: wire.Pieces = [head]
@@ -31,3 +32,14 @@ def content(dtype: str, shape: tuple[int, ...], singles: wire.Buffer, exact: wir
     if exact is not None:
         pieces += wire.delimited_pieces(RAW_DATA, [exact])
     return pieces
+
+
+#: Type by name, bfloat16 as float32, which TensorBoard can read.
+_TENSORBOARD_NUMBERS = {**tb.DTYPE_NUMBERS, "string": tb.DT_STRING, BFLOAT16: tb.DT_FLOAT}
+
+
+def tensorboard_content(dtype: str, shape: tuple[int, ...], data: wire.Buffer) -> wire.Pieces:
+    """Return TensorBoard's message around the little-endian bytes of the values; those of bfloat16 are float32 here."""
+    dims = b"".join(wire.delimited(tb.DIM, wire.integer(tb.DIM_SIZE, extent)) for extent in shape)
+    pieces: wire.Pieces = [wire.integer(tb.DTYPE, _TENSORBOARD_NUMBERS[dtype]) + wire.delimited(tb.SHAPE, dims)]
+    return pieces + wire.delimited_pieces(tb.TENSOR_CONTENT, [data]) if len(data) else pieces

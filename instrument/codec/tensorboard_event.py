@@ -7,13 +7,12 @@ Landscapes have no place in this dialect.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from instrument.codec import event as mindspore
-from instrument.codec import gap, scalar, wire
+from instrument.codec import scalar, wire
 from instrument.codec import tensorboard as tb
-from instrument.values import LINEAGE_KINDS, SESSION_END, Event, Lineage
+from instrument.events import LINEAGE_KINDS, SESSION_END, Event
 
 #: The names that kinds and tags have in TensorBoard where that is not the tag: it shows one kind a tag.
 Aliases = Mapping[tuple[str, str], str]
@@ -25,64 +24,74 @@ _VALUES = ("tensor", "image", "histogram", "text", SESSION_END)
 
 
 def encode_version(wall_time: float) -> wire.Pieces:
-    """The payload that stands first in a file; it names us as its writer."""
+    """Return the payload that stands first in a file; it names us as its writer."""
     source = wire.delimited(tb.SOURCE_WRITER, tb.WRITER.encode())
     head = wire.double(tb.WALL_TIME, wall_time) + wire.delimited(tb.FILE_VERSION, tb.VERSION.encode())
     return [head + wire.delimited(tb.SOURCE_METADATA, source)]
 
 
 def encode_scalars(event: Event, aliases: Aliases = _NO_ALIASES) -> list[wire.Pieces]:
-    """The payloads for the file of scalars: those of the event, and the metrics in its lineage."""
+    """Return the payloads for the file of scalars: those of the event, and the metrics in its lineage."""
     numbers: Mapping[str, float] = event.scalars
     if aliases:
         numbers = {aliases.get(("scalar", tag), tag): number for tag, number in numbers.items()}
-    if lineages := _lineages(event):
-        module = _lineage_module()
-        numbers = {**module.metrics(module.sections(lineages)), **numbers}
+    if sections := _sections(event):
+        from instrument.codec import lineage
+
+        numbers = {**lineage.metrics(sections), **numbers}
     values = b"".join([scalar.encode_field(tag, number, _heads) for tag, number in numbers.items()])
     return [[b"".join((_head(event), _SUMMARY_KEY, wire.varint(len(values)), values))]] if values else []
 
 
 def encode_others(event: Event, aliases: Aliases = _NO_ALIASES) -> list[wire.Pieces]:
-    """The payloads for the other file. A graph is one of its own; values share one, or more where it grew too large."""
+    """Return the payloads for the other file.
+
+    A graph is one of its own; values share one, or several if it grows too large.
+    """
     head = _head(event)
     payloads: list[wire.Pieces] = []
     values: wire.Pieces = []
     values_bytes = 0
     for item in event.items:
         if item.kind == "graph":
-            graph = import_module("instrument.codec.tensorboard_graph").encode(item.payload)
-            payloads.append([head, wire.delimited(tb.GRAPH_DEF, graph)])
+            from instrument.codec import graph
+
+            assert isinstance(item.payload, bytes)
+            payloads.append([head, wire.delimited(tb.GRAPH_DEF, graph.to_graph_def(item.payload))])
         if item.kind not in _VALUES:
             continue
-        value = _contents().value(aliases.get((item.kind, item.tag), item.tag), mindspore.finish(item))
+        from instrument.codec import tensorboard_values
+
+        value = tensorboard_values.encode(aliases.get((item.kind, item.tag), item.tag), mindspore.finish(item))
         value_bytes = wire.size(value)
         if values and values_bytes + value_bytes > mindspore.MAX_PAYLOAD_BYTES - 64:
             payloads.append([head, *wire.delimited_pieces(tb.SUMMARY, values)])
             values, values_bytes = [], 0
         values += value
         values_bytes += value_bytes
-    if lineages := _lineages(event):
-        values += encode_lineage(_lineage_module().sections(lineages), event.wall_time)
+    if sections := _sections(event):
+        values += encode_lineage(sections, event.wall_time)
     if values:
         payloads.append([head, *wire.delimited_pieces(tb.SUMMARY, values)])
     return payloads
 
 
 def encode_gaps(event: Event) -> list[wire.Pieces]:
-    """The payloads that say what is missing before an event; other readers skip them."""
+    """Return the payloads that say what is missing before an event; other readers skip them."""
     gaps = [item.payload for item in event.items if item.kind == "gap"]
-    return [[_head(event), wire.delimited(gap.NUMBER, one)] for one in gaps if isinstance(one, bytes)]
+    return [[_head(event), wire.delimited(mindspore.GAP, gap)] for gap in gaps if isinstance(gap, bytes)]
 
 
 def encode_lineage(sections: Mapping[str, Mapping[str, Any]], wall_time: float) -> wire.Pieces:
-    """The values that hold the hyper-parameters in sections of lineage, and each section as a text."""
-    module = _lineage_module()
+    """Return the values that hold the hyper-parameters in sections of lineage, and each section as a text."""
+    from instrument.codec import lineage, tensorboard_values
+
     values: wire.Pieces = []
-    if found := module.hyperparameters(sections):
-        values += _contents().hparams(tb.HPARAMS_START, module.start(found, wall_time))
-    for tag, text in module.texts(sections).items():
-        values += _contents().one_text(tag, text)
+    if hparams := lineage.hyperparameters(sections):
+        content = lineage.encode_session_start(hparams, wall_time)
+        values += tensorboard_values.encode_hparams(tb.HPARAMS_START, content)
+    for tag, text in lineage.texts(sections).items():
+        values += tensorboard_values.encode_text(tag, text)
     return values
 
 
@@ -91,15 +100,12 @@ def _head(event: Event) -> bytes:
     return wire.double(tb.WALL_TIME, event.wall_time) + step
 
 
-def _lineages(event: Event) -> list[Lineage]:
+def _sections(event: Event) -> dict[str, dict[str, Any]]:
+    """Return the lineage of an event as plain values by section."""
     items = [item for item in event.items if item.kind in LINEAGE_KINDS]
-    return [Lineage(item.kind, item.payload) for item in items if isinstance(item.payload, bytes)]
+    if not items:
+        return {}
+    from instrument.codec import lineage  # most events have none, and who writes scalars only does without NumPy
+    from instrument.values import Lineage
 
-
-def _contents() -> Any:
-    """By name: who writes scalars only does without NumPy."""
-    return import_module("instrument.codec.tensorboard_contents")
-
-
-def _lineage_module() -> Any:
-    return import_module("instrument.codec.tensorboard_lineage")
+    return lineage.sections([Lineage(item.kind, item.payload) for item in items if isinstance(item.payload, bytes)])

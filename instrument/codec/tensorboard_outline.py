@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from instrument.codec import gap, wire
+from instrument.codec import event, graph, lifecycle, lineage, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_values as values
 from instrument.codec.outline import LIFECYCLE, Outline
@@ -41,7 +41,7 @@ _UNREAD = {
     tb.META_GRAPH_DEF: "meta graph",
 }  # fmt: skip
 #: Fields of an event that are values beside those of its summary.
-OWN = frozenset({tb.GRAPH_DEF, gap.NUMBER, *LIFECYCLE, *_UNREAD})
+OWN = frozenset({tb.GRAPH_DEF, event.GAP, *LIFECYCLE, *_UNREAD})
 #: The key of the number of a scalar in the old style.
 PLAIN_KEY = tb.SIMPLE_VALUE << 3 | wire.FIXED32
 #: Kinds that are noticed and not read.
@@ -56,33 +56,33 @@ _BY_PLUGIN: dict[str, tuple[str, Callable[[memoryview], Any]]] = {
 
 
 def outline(data: memoryview, plugins: Plugins) -> Outline:
-    """The outline of an event; `plugins` takes up the tags that it is the first to describe.
+    """Return the outline of an event; `plugins` takes up the tags that it is the first to describe.
 
     Raises:
         CorruptMessage: the payload is no event.
     """
-    found = Outline()
+    result = Outline()
     for span in wire.spans(data, 0, len(data)):
         number = span[0]
         if number in (tb.WALL_TIME, tb.STEP):
-            found.take_head(data, span)
+            result.take_head(data, span)
         elif number == tb.SUMMARY:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
-            found.each_value(data, start, end, functools.partial(take_value, found, plugins), PLAIN_KEY)
+            result.each_value(data, start, end, functools.partial(take_value, result, plugins), PLAIN_KEY)
         elif number == tb.GRAPH_DEF:
-            found.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), values.graph)
-        elif number == gap.NUMBER:
-            found.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), gap.decode)
+            result.other("graph", "", *wire.expect(span, wire.LENGTH_DELIMITED), graph.from_graph_def)
+        elif number == event.GAP:
+            result.other("gap", "", *wire.expect(span, wire.LENGTH_DELIMITED), lifecycle.decode_gap)
         elif number in LIFECYCLE:
             kind, decode = LIFECYCLE[number]
-            found.other(kind, "", *wire.expect(span, wire.LENGTH_DELIMITED), decode)
+            result.other(kind, "", *wire.expect(span, wire.LENGTH_DELIMITED), decode)
         elif number in _UNREAD:
-            found.other(_UNREAD[number], "", *wire.expect(span, wire.LENGTH_DELIMITED), bytes)
-    return found
+            result.other(_UNREAD[number], "", *wire.expect(span, wire.LENGTH_DELIMITED), bytes)
+    return result
 
 
 def source_writer(data: memoryview) -> str:
-    """Who wrote the file that begins with this event, empty where it does not say."""
+    """Return who wrote the file that begins with this event, empty if it does not say."""
     for field in wire.fields(data):
         if field[0] == tb.SOURCE_METADATA:
             for inner in wire.fields(wire.as_bytes(field)):
@@ -91,7 +91,7 @@ def source_writer(data: memoryview) -> str:
     return ""
 
 
-def take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
+def take_value(result: Outline, plugins: Plugins, data: memoryview, start: int, end: int) -> None:
     """Take the value of a summary that stands in `data[start:end]`.
 
     Raises:
@@ -106,34 +106,34 @@ def take_value(found: Outline, plugins: Plugins, data: memoryview, start: int, e
             parts[span[0]] = wire.expect(span, _WIRE_TYPES[span[0]])
     tag = wire.text_at(data, *parts[tb.TAG]) if tb.TAG in parts else ""
     if tb.METADATA in parts:
-        _note_plugin(found, plugins, tag, data, parts[tb.METADATA])
+        _note_plugin(result, plugins, tag, data, parts[tb.METADATA])
     plugin = plugins.get(tag, "")
     if tb.SIMPLE_VALUE in parts:
-        _take_number(found, tag, parts[tb.SIMPLE_VALUE], exact)
+        _take_number(result, tag, parts[tb.SIMPLE_VALUE], exact)
     elif tb.TENSOR in parts and exact is not None and plugin == tb.HISTOGRAMS:
-        found.other("histogram", tag, start, end, values.histogram_of_value)
+        result.other("histogram", tag, start, end, values.histogram_of_value)
     elif tb.TENSOR in parts:
         if not plugin and len(plugins) < _MOST_PLUGINS:
             plugins.setdefault(tag, "")
-        _take_tensor(found, plugin, tag, data, parts[tb.TENSOR])
+        _take_tensor(result, plugin, tag, data, parts[tb.TENSOR])
     for number, (kind, decode) in _OLD.items():
         if number in parts:
-            found.other(kind, tag, *parts[number], decode)
+            result.other(kind, tag, *parts[number], decode)
 
 
 _WIRE_TYPES = dict.fromkeys((tb.TAG, *_OLD, tb.TENSOR, tb.METADATA), wire.LENGTH_DELIMITED)
 _WIRE_TYPES[tb.SIMPLE_VALUE] = wire.FIXED32
 
 
-def _take_number(found: Outline, tag: str, single: _Span, exact: wire.Span | None) -> None:
+def _take_number(result: Outline, tag: str, single: _Span, exact: wire.Span | None) -> None:
     if exact is None or exact[1] != wire.FIXED64:
-        found.number(tag, *single)
+        result.number(tag, *single)
         return
-    found.number(tag, exact[2], exact[3])
-    found.varying.append(single)
+    result.number(tag, exact[2], exact[3])
+    result.varying.append(single)
 
 
-def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, where: _Span) -> None:
+def _note_plugin(result: Outline, plugins: Plugins, tag: str, data: memoryview, where: _Span) -> None:
     for span in wire.spans(data, *where):
         if span[0] == tb.PLUGIN_DATA:
             start, end = wire.expect(span, wire.LENGTH_DELIMITED)
@@ -143,10 +143,12 @@ def _note_plugin(found: Outline, plugins: Plugins, tag: str, data: memoryview, w
                     plugins.is_late |= bool(name) and tag in plugins
                     plugins[tag] = name
                 elif inner[0] == tb.PLUGIN_CONTENT and tag == tb.HPARAMS_START:
-                    found.other("hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), values.hparams)
+                    result.other(
+                        "hparams", tag, *wire.expect(inner, wire.LENGTH_DELIMITED), lineage.decode_session_start
+                    )
 
 
-def _take_tensor(found: Outline, plugin: str, tag: str, data: memoryview, where: _Span) -> None:
+def _take_tensor(result: Outline, plugin: str, tag: str, data: memoryview, where: _Span) -> None:
     dtype, dims = 0, 0
     contents: list[wire.Span] = []
     for span in wire.spans(data, *where):
@@ -159,16 +161,16 @@ def _take_tensor(found: Outline, plugin: str, tag: str, data: memoryview, where:
     if plugin == tb.HPARAMS:
         return
     if plugin == tb.SCALARS and dims == 0 and len(contents) == 1 and _is_number(dtype, contents[0]):
-        found.number(tag, contents[0][2], contents[0][3])
+        result.number(tag, contents[0][2], contents[0][3])
         return
     kind, decode = _BY_PLUGIN.get(plugin, ("text", values.text) if dtype == tb.DT_STRING else ("tensor", values.tensor))
     if kind == "scalar" and dims:  # of another shape, whatever the plugin says
         kind, decode = "tensor", values.tensor
-    found.other(kind, tag, *where, decode)
+    result.other(kind, tag, *where, decode)
 
 
 def _is_number(dtype: int, content: wire.Span) -> bool:
-    """Whether a field of a tensor is one float or one double, as the type says."""
+    """Return True if a field of a tensor is a single float or double, as the type says."""
     number, _, start, end = content
     if number == tb.TENSOR_CONTENT or (number, dtype) in ((tb.FLOAT_VAL, tb.DT_FLOAT), (tb.DOUBLE_VAL, tb.DT_DOUBLE)):
         return end - start == {tb.DT_FLOAT: 4, tb.DT_DOUBLE: 8}.get(dtype)

@@ -1,8 +1,17 @@
-"""Values of TensorBoard's dialect as ours. Each function raises `CorruptMessage` for bytes that are no such value."""
+"""Values of TensorBoard's dialect but for scalars, graphs and lineage, both ways.
+
+Pictures are written in the old style, which all readers know. Histograms are in the new one: of the old one
+TensorBoard's readers in Python and in Rust make different buckets. Each value of the new style names its plugin, so
+that none depends on another. What neither style has stands in fields of ours, which other readers skip.
+
+Files of other writers hold either style. Each decoder raises `CorruptMessage` for bytes that are no such value.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +21,21 @@ from numpy.typing import NDArray
 from instrument.codec import histogram as histogram_codec
 from instrument.codec import image as image_codec
 from instrument.codec import tensorboard as tb
+from instrument.codec import text as text_codec
 from instrument.codec import wire
+from instrument.codec.message import Value
+from instrument.codec.schema import TENSORBOARD
+from instrument.codec.tensor_fields import tensorboard_content
 from instrument.errors import CorruptMessage
-from instrument.values import BFLOAT16, Graph, Histogram, Image, Tensor, Text
+from instrument.values import BFLOAT16, SESSION_END, Histogram, Image, Item, Tensor, Text
+
+_SUMMARY = TENSORBOARD.type("Summary")
+_VALUE = TENSORBOARD.type("Summary.Value", skip=("SummaryMetadata",), raw=("TensorProto",))
+_METADATA = TENSORBOARD.type("SummaryMetadata")
+_HISTOGRAM = TENSORBOARD.type("HistogramProto")
+_STRINGS = TENSORBOARD.type("TensorProto")
+#: A `TensorProto` without elements, for values that are metadata only.
+_NULL_TENSOR: Value = {"dtype": tb.DT_FLOAT, "tensor_shape": {"dim": [{}]}}
 
 _MAX_DIMS = 32
 _MOST_REPEATED = 1 << 20
@@ -23,8 +44,6 @@ _MOST_JOINED_BYTES = 16 << 20
 _PART_BYTES = 1 << 18
 _LONGEST_VARINT = 10
 _MOST_BUCKETS = wire.MOST_FIELDS
-#: Nodes of a graph with their inputs, and by how much ours may be larger than what they stand in.
-_MOST_NODES, _MOST_ADDED_BYTES = 500_000, 16 << 20
 _DTYPE_NAMES = {number: name for name, number in tb.DTYPE_NUMBERS.items()}
 _PNG = b"\x89PNG\r\n\x1a\n"
 #: Fields of a tensor that hold its elements one by one: what a packed one is made of, None for varints.
@@ -41,34 +60,100 @@ _FIELD_OF = {
 }  # fmt: skip
 
 
+# ---------------------------------------------------------------- encode
+
+
+def encode(tag: str, item: Item) -> wire.Pieces:
+    """Return the `value` field of a summary for a finished item, or for a tensor whose content is in pieces."""
+    payload: Any = item.payload
+    if item.kind == SESSION_END:
+        return encode_hparams(tb.HPARAMS_END, payload)
+    return _summary(tag, _FIELDS[item.kind](payload))
+
+
+def encode_hparams(tag: str, content: bytes) -> wire.Pieces:
+    """Return a value of the plugin for hyper-parameters, which is all in its metadata."""
+    plugin: Value = {"plugin_name": tb.HPARAMS, "content": content}
+    metadata: Value = {"plugin_data": plugin, "data_class": tb.DATA_CLASS_TENSOR}
+    return _summary(tag, {"tensor": _NULL_TENSOR, "metadata": metadata})
+
+
+def encode_text(tag: str, text: str) -> wire.Pieces:
+    """Return a value that is one text."""
+    array = np.empty((), object)
+    array[()] = text
+    return _summary(tag, _text_fields(Text(array)))
+
+
+def _summary(tag: str, fields: dict[str, Value]) -> wire.Pieces:
+    return _SUMMARY.pieces({"value": [{"tag": tag.encode("utf-8", "backslashreplace"), **fields}]})
+
+
+@functools.cache
+def _metadata(plugin: str) -> bytes:
+    return _METADATA.encode(plugin_data={"plugin_name": plugin}, data_class=tb.DATA_CLASS_TENSOR)
+
+
+def _tensor_fields(value: Tensor | wire.Pieces) -> dict[str, Value]:
+    content = value if isinstance(value, list) else _array(value.array, value.dtype)
+    return {"tensor": content, "metadata": _metadata(tb.TENSORS)}
+
+
+def _array(array: NDArray[Any], dtype: str) -> wire.Pieces:
+    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
+    return tensorboard_content(dtype, array.shape, flat.view(np.uint8).data if flat.size else b"")
+
+
+def _image_fields(value: Image) -> dict[str, Value]:
+    return {"image": image_codec.encode(value)}
+
+
+def _histogram_fields(value: Histogram) -> dict[str, Value]:
+    right = value.left + value.width
+    # A bucket ends where the next one begins, but for what adding its width has rounded.
+    is_next = np.isclose(right[:-1], value.left[1:], rtol=1e-9, atol=0.0)
+    right[:-1][is_next] = value.left[1:][is_next]
+    rows = np.stack([value.left, right, value.counts.astype(np.float64)], axis=1)
+    facts = histogram_codec.encode_facts(value)
+    return {"tensor": _array(rows, "float64"), "metadata": _metadata(tb.HISTOGRAMS), "exact": facts}
+
+
+def _text_fields(value: Text) -> dict[str, Value]:
+    strings = _STRINGS.encode(string_val=text_codec.elements_of(value))
+    content = [*tensorboard_content("string", value.array.shape, b""), strings]
+    return {"tensor": content, "metadata": _metadata(tb.TEXT)}
+
+
+_FIELDS: dict[str, Callable[[Any], dict[str, Value]]] = {
+    "tensor": _tensor_fields, "image": _image_fields, "histogram": _histogram_fields, "text": _text_fields,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- decode
+
+
 def image(data: memoryview) -> Image:
-    """Of a `Summary.Image`, which is MindSpore's too; ours says how numbers became grey levels."""
+    """Decode a `Summary.Image`, which is MindSpore's too; ours says how numbers became grey levels."""
     return image_codec.decode(data)
 
 
 def histogram(data: memoryview) -> Histogram:
-    """Of a `HistogramProto`, whose outer buckets reach to infinity, and here to the smallest and largest value."""
-    doubles = dict.fromkeys(range(tb.HISTO_MIN, tb.HISTO_SUM_SQUARES + 1), 0.0)
-    columns: dict[int, list[memoryview]] = {tb.BUCKET_LIMIT: [], tb.BUCKET: []}
-    for field in wire.few_fields(data, 2 * _MOST_BUCKETS):
-        if field[0] in doubles:
-            doubles[field[0]] = wire.as_double(field)
-        elif field[0] in columns and not isinstance(field[2], int):
-            columns[field[0]].append(field[2])
-    sizes = [sum(map(len, parts)) // 8 for parts in columns.values()]
-    if sizes[0] != sizes[1] or sizes[0] > _MOST_BUCKETS:
+    """Decode a `HistogramProto`: its outer buckets reach to infinity, and here to the smallest and largest value."""
+    message = _HISTOGRAM.decode(data)
+    limits, counts = message.numbers("bucket_limit"), message.numbers("bucket")
+    if len(limits) != len(counts) or len(limits) > _MOST_BUCKETS:
         raise CorruptMessage(
-            f"a histogram has {sizes[0]} bucket limits and {sizes[1]} counts; at most {_MOST_BUCKETS} are read"
+            f"a histogram has {len(limits)} bucket limits and {len(counts)} counts; at most {_MOST_BUCKETS} are read"
         )
-    limits, counts = (_numbers(b"".join(parts), "<f8") for parts in columns.values())
-    low, high = doubles[tb.HISTO_MIN], doubles[tb.HISTO_MAX]
+    low, high = message.number("min"), message.number("max")
     with np.errstate(all="ignore"):
-        edges = np.clip(np.concatenate([[-math.inf], limits]), low, high)
-    return _histogram(edges[:-1], edges[1:], counts, doubles[tb.HISTO_SUM], (low, high))
+        edges = np.clip([-math.inf, *limits], low, high)
+    return _histogram(edges[:-1], edges[1:], np.array(counts, np.float64), message.number("sum"), (low, high))
 
 
 def histogram_of_tensor(data: memoryview) -> Histogram:
-    """Of a tensor of rows of left edge, right edge and count."""
+    """Decode a tensor of rows of left edge, right edge and count."""
     array = tensor(data).array
     if array.ndim != 2 or array.shape[1] != 3 or len(array) > _MOST_BUCKETS:
         raise CorruptMessage(
@@ -80,16 +165,10 @@ def histogram_of_tensor(data: memoryview) -> Histogram:
 
 
 def histogram_of_value(data: memoryview) -> Histogram:
-    """Of a `Summary.Value` of ours: the buckets of its tensor, and what else is known of the values."""
-    buckets = facts = None
-    for field in wire.fields(data):
-        if field[0] == tb.TENSOR:
-            buckets = histogram_of_tensor(wire.as_bytes(field))
-        elif field[0] == tb.EXACT:
-            facts = histogram_codec.decode(wire.as_bytes(field))
-    # It is by these two that it was known for one of ours.
-    assert buckets is not None
-    assert facts is not None
+    """Decode a `Summary.Value` of ours: the buckets of its tensor, and what else is recorded of the values."""
+    message = _VALUE.decode(data)
+    buckets = histogram_of_tensor(message.data("tensor"))
+    facts = histogram_codec.decode(message.data("exact"))
     return replace(facts, left=buckets.left, width=buckets.width, counts=buckets.counts)
 
 
@@ -105,8 +184,8 @@ def _histogram(
 
 
 def image_of_tensor(data: memoryview) -> Image:
-    """Of a tensor of strings: width, height, and a picture for each element of a batch, of which the first is given."""
-    strings = _strings(data)[0]
+    """Decode a tensor of strings: width, height, and a picture an element of a batch, of which the first is given."""
+    strings, _ = _strings(data)
     try:
         width, height, picture = int(strings[0]), int(strings[1]), strings[2]
     except (IndexError, ValueError) as error:
@@ -117,32 +196,28 @@ def image_of_tensor(data: memoryview) -> Image:
 
 
 def _channels(picture: bytes) -> int:
-    """The channels that the header of a PNG file names; 3 for any other."""
+    """Return the channels that the header of a PNG file names; 3 for any other."""
     if picture[:8] == _PNG and len(picture) > 25:
         return {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}.get(picture[25], 3)
     return 3
 
 
 def text(data: memoryview) -> Text:
-    """Of a tensor of strings; bytes that are not UTF-8 become surrogates."""
+    """Decode a tensor of strings; bytes that are not UTF-8 become surrogates."""
     strings, shape = _strings(data)
     array = np.empty(len(strings), object)
-    array[:] = [one.decode("utf-8", "surrogateescape") for one in strings]
+    array[:] = [string.decode("utf-8", "surrogateescape") for string in strings]
     return Text(array.reshape(_checked(shape, len(strings))))
 
 
 def _strings(data: memoryview) -> tuple[list[bytes], list[int]]:
-    strings, shape = [], []
-    for field in wire.few_fields(data):
-        if field[0] == tb.STRING_VAL:
-            strings.append(bytes(wire.as_bytes(field)))
-        elif field[0] == tb.SHAPE:
-            shape = _shape(field)
-    return strings, shape
+    message = _STRINGS.decode(data)
+    dims = message.message("tensor_shape").messages("dim")
+    return [bytes(string) for string in message.buffers("string_val")], [dim.integer("size") for dim in dims]
 
 
 def number(data: memoryview) -> float:
-    """Of a tensor of one element."""
+    """Decode a tensor of one element."""
     array = tensor(data).array
     if array.size != 1:
         raise CorruptMessage(f"a scalar is a tensor of shape {array.shape}")
@@ -150,7 +225,7 @@ def number(data: memoryview) -> float:
 
 
 def tensor(data: memoryview) -> Tensor:
-    """Of a `TensorProto` of any numeric type; the array may be a read-only view of `data`.
+    """Decode a `TensorProto` of any numeric type; the array may be a read-only view of `data`.
 
     One element may stand for all of a larger shape, within reason: a few bytes must not become gigabytes.
     """
@@ -177,36 +252,36 @@ def tensor(data: memoryview) -> Tensor:
 
 
 def _typed(name: str, content: memoryview, elements: _Elements) -> NDArray[Any]:
-    """The elements in the type that stands for the one named."""
+    """Return the elements in the type that stands for the one named."""
     stored = "uint16" if name == BFLOAT16 else name
     if len(content):
         flat = _numbers(content, np.dtype(stored).newbyteorder("<"))
     else:
-        found = elements.array(name)
-        flat = _halves(found, stored) if name in ("float16", BFLOAT16) else _cast(found, stored)
+        numbers = elements.array(name)
+        flat = _halves(numbers, stored) if name in ("float16", BFLOAT16) else _cast(numbers, stored)
     if name == BFLOAT16:
         return (flat.astype(np.uint32) << 16).view(np.float32)
     return flat.astype(stored, copy=False)
 
 
-def _halves(found: NDArray[Any], stored: str) -> NDArray[Any]:
-    """Numbers of 16 bits, which stand as integers; torch puts those of the same numbers as float32 there."""
-    if not found.size or found.max() <= 0xFFFF:
-        return _cast(found, "uint16").view(stored)
-    singles = _cast(found, "uint32").view(np.float32)
+def _halves(numbers: NDArray[Any], stored: str) -> NDArray[Any]:
+    """Return numbers of 16 bits, which stand as integers; torch puts those of the same numbers as float32 there."""
+    if not numbers.size or numbers.max() <= 0xFFFF:
+        return _cast(numbers, "uint16").view(stored)
+    singles = _cast(numbers, "uint32").view(np.float32)
     return singles.astype(np.float16) if stored == "float16" else (singles.view(np.uint32) >> 16).astype(np.uint16)
 
 
-def _cast(found: NDArray[Any], stored: str) -> NDArray[Any]:
-    """Elements in their own type, all of which must hold them."""
-    result = found.astype(stored)
-    if result.dtype.kind in "iu" and result.dtype != np.uint64 and (result != found).any():
+def _cast(numbers: NDArray[Any], stored: str) -> NDArray[Any]:
+    """Return elements in their own type, all of which must hold them."""
+    result = numbers.astype(stored)
+    if result.dtype.kind in "iu" and result.dtype != np.uint64 and (result != numbers).any():
         raise CorruptMessage(f"a tensor of {stored} holds a number that is none")
     return result
 
 
 class _Elements:
-    """The elements of a tensor out of fields of their own, of which one kind serves."""
+    """The elements of a tensor out of fields of their own, which must be of one kind."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -237,7 +312,7 @@ class _Elements:
         self._joined += content
 
     def array(self, name: str) -> NDArray[Any]:
-        """All of them, as int64 or in the type of the field, which must be that of the type named."""
+        """Return all of them, as int64 or in the type of the field, which must be that of the type named."""
         if self._number == 0:
             return np.empty(0, np.float32)
         if self._number != _FIELD_OF.get(name, tb.INT_VAL):
@@ -246,7 +321,7 @@ class _Elements:
 
 
 def _int64s(field: wire.Field) -> memoryview:
-    """The varints of a field as int64 each."""
+    """Return the varints of a field as int64 each."""
     number, wire_type, content = field
     if isinstance(content, int):
         return memoryview(content.to_bytes(8, "little"))
@@ -256,7 +331,7 @@ def _int64s(field: wire.Field) -> memoryview:
     count = int(np.count_nonzero(array < 0x80))
     if 8 * count > _MOST_JOINED_BYTES:
         raise CorruptMessage(f"{count} elements stand as varints; at most {_MOST_JOINED_BYTES // 8} are read")
-    found, done, start = np.zeros(count, "<u8"), 0, 0
+    numbers, done, start = np.zeros(count, "<u8"), 0, 0
     while start < array.size:
         part = array[start : start + _PART_BYTES]
         ends = np.flatnonzero(part < 0x80)
@@ -264,12 +339,12 @@ def _int64s(field: wire.Field) -> memoryview:
         lengths = ends - starts[: ends.size] + 1
         if not ends.size or lengths.max() > _LONGEST_VARINT:
             raise CorruptMessage(f"a number behind byte {start} of {array.size} does not end")
-        values = found[done : done + ends.size]
+        values = numbers[done : done + ends.size]
         for place in range(int(lengths.max())):
             has = lengths > place
             values[has] |= (part[starts[has] + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
         done, start = done + ends.size, start + int(ends[-1]) + 1
-    return found.view(np.uint8).data
+    return numbers.view(np.uint8).data
 
 
 def _numbers(data: memoryview | bytes | bytearray, dtype: Any) -> NDArray[Any]:
@@ -295,53 +370,3 @@ def _checked(shape: list[int], elements: int) -> list[int]:
     if len(shape) > _MAX_DIMS or any(extent < 0 for extent in shape) or math.prod(shape) != elements:
         raise CorruptMessage(f"a tensor of dims {tuple(shape[:8])} holds {elements} elements")
     return shape
-
-
-def graph(data: memoryview) -> Graph:
-    """A `GraphDef` as the message that MindSpore has for graphs: its nodes with name, type, scope and inputs."""
-    out = bytearray()
-    for field in wire.few_fields(data, _MOST_NODES):
-        if field[0] == tb.NODE:
-            out += wire.delimited(1, _node(wire.as_bytes(field)))
-            if len(out) > len(data) + _MOST_ADDED_BYTES:
-                raise CorruptMessage(f"a graph of {len(data)} bytes has too many nodes for its size")
-    return Graph(bytes(out))
-
-
-def _node(data: memoryview) -> bytes:
-    texts = {tb.NODE_NAME: b"", tb.NODE_OP: b""}
-    out = bytearray()
-    for field in wire.few_fields(data, _MOST_NODES):
-        if field[0] in texts:
-            texts[field[0]] = bytes(wire.as_bytes(field))
-        elif field[0] == tb.NODE_INPUT:
-            out += wire.delimited(1, wire.delimited(1, wire.as_bytes(field)))
-    scope = texts[tb.NODE_NAME].rpartition(b"/")[0]
-    for index, one in enumerate((texts[tb.NODE_NAME], texts[tb.NODE_OP], scope)):
-        out += wire.delimited(2 + index, one)
-    return bytes(out)
-
-
-def hparams(data: memoryview) -> dict[str, Any]:
-    """The hyper-parameters of a run, out of a `HParamsPluginData` with a session's start."""
-    found: dict[str, Any] = {}
-    for field in wire.fields(data):
-        if field[0] == tb.SESSION_START_INFO:
-            for inner in wire.fields(wire.as_bytes(field)):
-                if inner[0] == tb.SESSION_HPARAMS:
-                    entry = {one[0]: wire.as_bytes(one) for one in wire.fields(wire.as_bytes(inner))}
-                    name = str(entry.get(1, memoryview(b"")), "utf-8", "surrogateescape")
-                    found[name] = _value(entry.get(2, memoryview(b"")))
-    return found
-
-
-def _value(data: memoryview) -> Any:
-    """Of a `google.protobuf.Value`."""
-    for field in wire.fields(data):
-        if field[0] == tb.NUMBER_VALUE:
-            return wire.as_double(field)
-        if field[0] == tb.STRING_VALUE:
-            return wire.as_text(field)
-        if field[0] == tb.BOOL_VALUE:
-            return bool(wire.as_int(field))
-    return None

@@ -7,28 +7,32 @@ import math
 import numpy as np
 
 from instrument.codec import wire
+from instrument.codec.schema import MINDSPORE
 from instrument.errors import CorruptMessage
 from instrument.values import Text
 
-_ELEMENT, _DIM = 1, 2
+_TEXT = MINDSPORE.type("Text")
 _MAX_DIMS = 32
 
 
 def encode(value: Text) -> wire.Pieces:
-    """The content of the field: each element in C order, and the dims."""
-    elements = [str(one).encode("utf-8", "surrogateescape") for one in value.array.reshape(-1).tolist()]
-    pieces: wire.Pieces = [wire.delimited(_ELEMENT, one) for one in elements]
-    return [*pieces, *(wire.integer(_DIM, extent) for extent in value.array.shape)]
+    """Return the content of the field: each element in C order, and the dims."""
+    return _TEXT.pieces({"elements": elements_of(value), "dims": value.array.shape})
+
+
+def elements_of(value: Text) -> list[bytes]:
+    """Return each element in C order, in UTF-8."""
+    return [str(element).encode("utf-8", "surrogateescape") for element in value.array.reshape(-1).tolist()]
 
 
 def decode(data: memoryview) -> Text:
-    """The texts; bytes that are not UTF-8 become surrogates. Raises `CorruptMessage` for what is no such content."""
-    elements, shape = [], []
-    for field in wire.fields(data):
-        if field[0] == _ELEMENT:
-            elements.append(wire.as_text(field))
-        elif field[0] == _DIM:
-            shape.append(wire.as_int(field))
+    """Return the texts; bytes that are not UTF-8 become surrogates.
+
+    Raises:
+        CorruptMessage: the bytes are no such content.
+    """
+    message = _TEXT.decode(data)
+    elements, shape = message.texts("elements"), message.integers("dims")
     if len(shape) > _MAX_DIMS or any(extent < 0 for extent in shape) or math.prod(shape) != len(elements):
         raise CorruptMessage(f"texts of dims {tuple(shape[:8])} are {len(elements)} elements")
     array = np.empty(len(elements), object)

@@ -1,9 +1,6 @@
-"""The few primitives of protobuf's wire format that the hot path needs.
+"""Primitives of protobuf's wire format, on which the hot path and the table codec (`message`) stand.
 
-Inside a MindSpore process protobuf is the pure-Python one and takes 20 to 75 us an event, so the common kinds are
-encoded and decoded by hand; tests compare each byte with what the message classes write. Encoders return *pieces*,
-a list of buffers whose concatenation is the message, so that large arrays are never copied.
-
+Encoders return *pieces*, a list of buffers whose concatenation is the message, so that large arrays are never copied.
 Reading trusts nothing: each length is checked against what is there before it is used.
 """
 
@@ -28,7 +25,7 @@ _MAX_VARINT_BYTES = 10
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint; a negative number as its 64-bit two's complement, as protobuf has int32 and int64."""
+    """Return an unsigned varint; a negative number as its 64-bit two's complement, as protobuf has int32 and int64."""
     value &= 0xFFFFFFFFFFFFFFFF
     if value < 0x80:
         return bytes((value,))
@@ -54,12 +51,12 @@ def double(number: int, value: float) -> bytes:
 
 
 def delimited(number: int, data: Buffer) -> bytes:
-    """A bytes, string or message field whose content is at hand and small."""
+    """Return a bytes, string or message field whose content is at hand and small."""
     return b"".join((key(number, LENGTH_DELIMITED), varint(len(data)), data))
 
 
 def delimited_pieces(number: int, pieces: Pieces) -> Pieces:
-    """A message field whose content is in pieces."""
+    """Return a message field whose content is in pieces."""
     return [key(number, LENGTH_DELIMITED) + varint(size(pieces)), *pieces]
 
 
@@ -67,8 +64,8 @@ def size(pieces: Pieces) -> int:
     return sum(map(len, pieces))
 
 
-def read_varint(data: memoryview, offset: int) -> tuple[int, int]:
-    """The unsigned varint at `offset` and the offset behind it."""
+def read_varint(data: Buffer, offset: int) -> tuple[int, int]:
+    """Return the unsigned varint at `offset` and the offset behind it."""
     value = shift = 0
     for index in range(offset, min(offset + _MAX_VARINT_BYTES, len(data))):
         byte = data[index]
@@ -80,12 +77,12 @@ def read_varint(data: memoryview, offset: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """An int64 (or int32) out of the unsigned number on the wire."""
+    """Return an int64 (or int32) out of the unsigned number on the wire."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def fields(data: memoryview) -> Iterator[Field]:
-    """The fields of a message in order as (number, wire type, content).
+    """Iterate over the fields of a message in order, as (number, wire type, content).
 
     Raises:
         CorruptMessage: a field reaches past the end, or has a wire type that no field of ours has.
@@ -119,7 +116,7 @@ MOST_FIELDS = 100_000
 
 
 def few_fields(data: memoryview, most: int = MOST_FIELDS) -> Iterator[Field]:
-    """The same for a message whose fields are kept: one of more than `most` is refused."""
+    """Iterate over the fields of a message that keeps them: more than `most` are refused."""
     for count, field in enumerate(fields(data)):
         if count == most:
             raise CorruptMessage(f"a message holds more than {most} fields")
@@ -127,7 +124,7 @@ def few_fields(data: memoryview, most: int = MOST_FIELDS) -> Iterator[Field]:
 
 
 def integers(field: Field, most: int) -> list[int]:
-    """The numbers of a repeated int64 or int32 field, packed or one a field; more than `most` are refused."""
+    """Return the numbers of a repeated int64 or int32 field, packed or one a field; more than `most` are refused."""
     if field[1] == VARINT:
         return [as_int(field)]
     result: list[int] = []
@@ -144,8 +141,8 @@ def integers(field: Field, most: int) -> list[int]:
 Span = tuple[int, int, int, int]
 
 
-def spans(data: memoryview, offset: int, end: int) -> Iterator[Span]:
-    """The fields of the message in `data[offset:end]`, without their content being taken out.
+def spans(data: Buffer, offset: int, end: int) -> Iterator[Span]:
+    """Iterate over the places of the fields of the message in `data[offset:end]`.
 
     Raises:
         CorruptMessage: as `fields` does.
@@ -175,15 +172,15 @@ def spans(data: memoryview, offset: int, end: int) -> Iterator[Span]:
 
 
 def expect(span: Span, wire_type: int) -> tuple[int, int]:
-    """Where the content of a field begins and ends; raises `CorruptMessage` where its wire type is another."""
-    number, found, start, end = span
-    if found != wire_type:
-        raise CorruptMessage(f"field {number} has wire type {found} where {wire_type} is expected")
+    """Return where the content of a field begins and ends; raise `CorruptMessage` if its wire type is another."""
+    number, actual, start, end = span
+    if actual != wire_type:
+        raise CorruptMessage(f"field {number} has wire type {actual} where {wire_type} is expected")
     return start, end
 
 
 def text_at(data: memoryview, start: int, end: int) -> str:
-    """The text in `data[start:end]`, with surrogates for bytes that are not UTF-8."""
+    """Return the text in `data[start:end]`, with surrogates for bytes that are not UTF-8."""
     return str(data[start:end], "utf-8", "surrogateescape")
 
 
@@ -192,13 +189,8 @@ def double_at(data: memoryview, start: int) -> float:
     return result
 
 
-def float_at(data: memoryview, start: int) -> float:
-    result: float = _FLOAT.unpack_from(data, start)[0]
-    return result
-
-
 def as_bytes(field: Field) -> memoryview:
-    """The content of a length-delimited field."""
+    """Return the content of a length-delimited field."""
     number, wire_type, content = field
     if wire_type != LENGTH_DELIMITED or isinstance(content, int):
         raise CorruptMessage(f"field {number} has wire type {wire_type} where bytes are expected")
@@ -206,12 +198,12 @@ def as_bytes(field: Field) -> memoryview:
 
 
 def as_text(field: Field) -> str:
-    """The content of a string field; bytes that are not UTF-8 come back as surrogates, as `os.fsdecode` does."""
+    """Return the content of a string field; bytes that are not UTF-8 come back as surrogates, as `os.fsdecode` does."""
     return bytes(as_bytes(field)).decode("utf-8", "surrogateescape")
 
 
 def as_int(field: Field) -> int:
-    """The content of an int64 or int32 field."""
+    """Return the content of an int64 or int32 field."""
     number, wire_type, content = field
     if wire_type != VARINT or not isinstance(content, int):
         raise CorruptMessage(f"field {number} has wire type {wire_type} where a number is expected")
@@ -219,7 +211,7 @@ def as_int(field: Field) -> int:
 
 
 def as_double(field: Field) -> float:
-    """The content of a double field."""
+    """Return the content of a double field."""
     number, wire_type, content = field
     if wire_type != FIXED64 or isinstance(content, int):
         raise CorruptMessage(f"field {number} has wire type {wire_type} where a double is expected")
@@ -228,7 +220,7 @@ def as_double(field: Field) -> float:
 
 
 def as_float(field: Field) -> float:
-    """The content of a float field."""
+    """Return the content of a float field."""
     number, wire_type, content = field
     if wire_type != FIXED32 or isinstance(content, int):
         raise CorruptMessage(f"field {number} has wire type {wire_type} where a float is expected")

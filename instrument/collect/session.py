@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from instrument.codec import tensorboard_lineage
+from instrument.codec import lineage
 from instrument.collect import beside
 from instrument.values import ENDED, FAILED, FINISHED, SESSION_END, End, Event, Item
 from instrument.write import resume
@@ -41,7 +41,7 @@ class Session:
         if self._has_begun:
             self._has_begun = False
             now = time.time()
-            sink.write(Event(self._step, now, [Item(SESSION_END, "", tensorboard_lineage.end(is_success, now))]))
+            sink.write(Event(self._step, now, [Item(SESSION_END, "", lineage.encode_session_end(is_success, now))]))
 
 
 class Ending:

@@ -135,9 +135,9 @@ def gap_event(gap: Gap) -> Event:
 
 
 def gap_item(gap: Gap) -> Item:
-    from instrument.codec import gap as codec
+    from instrument.codec import lifecycle
 
-    return Item("gap", "", codec.encode(gap))
+    return Item("gap", "", lifecycle.encode_gap(gap))
 
 
 def limit_reason(max_file_bytes: int) -> str:

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 from instrument.codec import event as codec
-from instrument.codec import gap, lineage, schema, wire
+from instrument.codec import lifecycle, lineage, schema, wire
 from instrument.codec.scalar import to_float32
-from instrument.codec.tensorboard_lineage import TRAIN_FIELDS
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import frame, names
 from instrument.runs.event_file import EventFile
@@ -105,7 +104,7 @@ class _Import:
             for event in events(columns):
                 _put(out, codec.encode(event))
             for missing in self._file.gaps:
-                item = Item("gap", "", gap.encode(missing))
+                item = Item("gap", "", lifecycle.encode_gap(missing))
                 _put(out, codec.encode(Event(missing.first_step, self._file.last_wall_time, [item])))
         path = self._folder.join(*self._below, self._names[0])
         yield from (Written(path, *key, count) for key, count in self._counts.items())
@@ -145,7 +144,7 @@ class _Import:
     def _train(self, hparams: Mapping[str, Any]) -> bytes:
         """The hyper-parameters that MindSpore's lineage has fields for."""
         message = schema.message_class("TrainLineage")()
-        for name, (outer, inner) in TRAIN_FIELDS.items():
+        for name, (outer, inner) in lineage.TRAIN_FIELDS.items():
             if name in hparams:
                 _set(getattr(message, outer), inner, hparams[name])
         data: bytes = message.SerializeToString()
@@ -156,7 +155,9 @@ class _Import:
         known = schema.message_class("TrainLineage")()
         own: dict[str, Any] = {}
         for name, value in hparams.items():
-            fits = name in TRAIN_FIELDS and _set(getattr(known, TRAIN_FIELDS[name][0]), TRAIN_FIELDS[name][1], value)
+            fits = name in lineage.TRAIN_FIELDS and _set(
+                getattr(known, lineage.TRAIN_FIELDS[name][0]), lineage.TRAIN_FIELDS[name][1], value
+            )
             if value is None:
                 self._lost_hparams += 1
             elif not fits:

@@ -13,11 +13,11 @@ import pytest
 
 from instrument.codec import (
     event,
-    gap,
     graph,
     histogram,
     image,
     landscape,
+    lifecycle,
     lineage,
     outline,
     schema,
@@ -72,7 +72,7 @@ def of_graph(data: memoryview) -> Any:
 
 
 def of_tensorboard_graph(data: memoryview) -> Any:
-    return list(graph.nodes(tensorboard_values.graph(data)))
+    return list(graph.nodes(graph.from_graph_def(data)))
 
 
 def of_landscape(data: memoryview) -> Any:
@@ -88,7 +88,8 @@ def events() -> list[bytes]:
     items = (
         Item("scalar", "s", 0.1), Item("tensor", "t", array.astype(np.int64), "int64"), Item("histogram", "h", array),
         Item("image", "i", array.reshape(1, 3, 2, 2)), Item("graph", "g", graph_message()),
-        Item("landscape", "l", landscape.from_surface(surface())), Item("gap", "", gap.encode(Gap(1, 2, 3, "full"))),
+        Item("landscape", "l", landscape.from_surface(surface())),
+        Item("gap", "", lifecycle.encode_gap(Gap(1, 2, 3, "full"))),
         Item("trace", "n", trace.encode(Trace(0, "cpu", 0, "n", 0, 3, b"abc"))),
     )  # fmt: skip
     return [joined(payload) for payload in event.encode(Event.of(300, 5.0, items))]
@@ -156,7 +157,7 @@ DECODERS: dict[str, tuple[Callable[[memoryview], Any], Callable[[], list[bytes]]
     "image": (of_image, _pictures),
     "graph": (of_graph, lambda: [graph_message()]),
     "landscape": (of_landscape, lambda: [landscape.from_surface(surface())]),
-    "gap": (gap.decode, lambda: [gap.encode(Gap(1, 2, 3, "full"))]),
+    "gap": (lifecycle.decode_gap, lambda: [lifecycle.encode_gap(Gap(1, 2, 3, "full"))]),
     "trace": (trace.decode, lambda: [trace.encode(Trace(1, "cpu", 2, "name", 3, 9, b"abc"))]),
     "lineage": (of_lineage, lineages),
     "tensorboard outline": (of_tensorboard_outline, tensorboard_events),
@@ -168,7 +169,7 @@ DECODERS: dict[str, tuple[Callable[[memoryview], Any], Callable[[], list[bytes]]
     "tensorboard picture": (tensorboard_values.image_of_tensor, lambda: tensorboard_values_of("image")),
     "tensorboard text": (tensorboard_values.text, lambda: tensorboard_values_of("text")),
     "tensorboard graph": (of_tensorboard_graph, lambda: [wire.delimited(1, graph_message())]),
-    "tensorboard hparams": (tensorboard_values.hparams, lambda: tensorboard_values_of("hparams")),
+    "tensorboard hparams": (lineage.decode_session_start, lambda: tensorboard_values_of("hparams")),
 }
 
 

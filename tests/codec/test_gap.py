@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instrument.codec import event, gap, schema, wire
+from instrument.codec import event, lifecycle, schema, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Event, Gap, Item, Record, Scalar
 
@@ -15,13 +15,13 @@ BYTES = bytes.fromhex("0803 1005 18ac02 2217") + b"No space left on device"
 
 
 def payloads(*gaps: Gap, **scalars: float) -> list[bytes]:
-    items = [Item("gap", "", gap.encode(one)) for one in gaps]
+    items = [Item("gap", "", lifecycle.encode_gap(one)) for one in gaps]
     return [b"".join(pieces) for pieces in event.encode(Event(STEP, TIME, items, scalars))]
 
 
 def test_its_bytes() -> None:
     """Fields 1 to 4: the events, the first and the last step, the reason; in field 101 of an event."""
-    assert gap.encode(GAP) == BYTES
+    assert lifecycle.encode_gap(GAP) == BYTES
     (payload,) = payloads(GAP)
     head = wire.double(1, TIME) + wire.integer(2, STEP)
     assert payload == head + bytes.fromhex("aa06") + bytes([len(BYTES)]) + BYTES
@@ -38,14 +38,14 @@ def test_its_bytes() -> None:
 )
 def test_a_gap_comes_back(value: Gap) -> None:
     """Steps of 64 bits and of either sign, in any order, and any text."""
-    assert gap.decode(memoryview(gap.encode(value))) == value
+    assert lifecycle.decode_gap(memoryview(lifecycle.encode_gap(value))) == value
     (payload,) = payloads(value)
     assert list(event.decode(memoryview(payload))) == [Record(STEP, TIME, "gap", "", value)]
 
 
 def test_a_reason_that_is_no_text_is_escaped() -> None:
     """Half a surrogate pair, as in a path of the system, does not keep a gap from being said."""
-    assert gap.decode(memoryview(gap.encode(Gap(1, 2, 3, "a\udcffb")))).reason == "a\\udcffb"
+    assert lifecycle.decode_gap(memoryview(lifecycle.encode_gap(Gap(1, 2, 3, "a\udcffb")))).reason == "a\\udcffb"
 
 
 def test_it_stands_before_the_values_of_its_event() -> None:
@@ -68,7 +68,7 @@ def test_mindspores_classes_skip_it() -> None:
 
 def test_fields_that_we_do_not_know_are_passed_over() -> None:
     """Later versions may say more."""
-    assert gap.decode(memoryview(BYTES + wire.integer(9, 1) + wire.delimited(10, b"x"))) == GAP
+    assert lifecycle.decode_gap(memoryview(BYTES + wire.integer(9, 1) + wire.delimited(10, b"x"))) == GAP
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_fields_that_we_do_not_know_are_passed_over() -> None:
 def test_hostile_bytes_are_corrupt(data: bytes) -> None:
     """A gap of no event or of fewer, fields of another type and lengths past the end are none."""
     with pytest.raises(CorruptMessage):
-        gap.decode(memoryview(data))
+        lifecycle.decode_gap(memoryview(data))
 
 
 def test_a_gap_that_is_no_message_field_is_corrupt() -> None:
@@ -108,7 +108,7 @@ def test_damaged_gaps_raise_nothing_else(rng: np.random.Generator) -> None:
         for position in rng.integers(0, len(data), 2):
             data[position] = int(rng.integers(256))
         try:
-            assert gap.decode(memoryview(data)).events >= 1
+            assert lifecycle.decode_gap(memoryview(data)).events >= 1
         except CorruptMessage:
             continue
         found += 1

@@ -114,7 +114,7 @@ def test_the_plugin_of_a_tag_is_remembered() -> None:
         plugin = wire.delimited(tb.PLUGIN_DATA, wire.delimited(tb.PLUGIN_NAME, b"scalars"))
         content = wire.delimited(tb.TAG, b"x") + wire.delimited(tb.TENSOR, tensor)
         content += wire.delimited(tb.METADATA, plugin) if with_metadata else b""
-        return memoryview(wire.delimited(tb.SUMMARY, wire.delimited(tb.VALUE, content)))
+        return memoryview(wire.delimited(tb.SUMMARY, wire.delimited(1, content)))
 
     plugins = tensorboard_outline.Plugins()
     assert [place.kind for place in tensorboard_outline.outline(payload(False), plugins).places] == ["tensor"]

@@ -10,7 +10,7 @@ import pytest
 
 from instrument.codec import schema
 
-MESSAGES = [line.split()[1] for line in schema._SCHEMA.splitlines() if line.startswith("message")]
+MESSAGES = [line.split()[1] for line in schema.MINDSPORE_TABLE.splitlines() if line.startswith("message")]
 
 #: Prints each message's fields as [name, number, label, type, type's name, oneof, packed]; %s names the file.
 DESCRIBE = """
@@ -35,7 +35,7 @@ OURS = (
     + """
 import json
 from instrument.codec import schema
-names = [line.split()[1] for line in schema._SCHEMA.splitlines() if line.startswith("message")]
+names = [line.split()[1] for line in schema.MINDSPORE_TABLE.splitlines() if line.startswith("message")]
 print(json.dumps({name: describe(schema.message_class(name).DESCRIPTOR) for name in names}))
 """
 )

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from instrument.codec import event as mindspore
-from instrument.codec import lineage, schema, tensorboard_contents, tensorboard_event, tensorboard_lineage, wire
+from instrument.codec import graph, lineage, schema, tensorboard_event, tensorboard_values, wire
 from instrument.codec import tensorboard as tb
-from instrument.codec import tensorboard_graph as graph
 from instrument.codec.tensorboard_outline import Plugins, outline
 from instrument.values import Event, Histogram, Image, Item, Lineage, Tensor, Text
 
@@ -63,7 +62,7 @@ def test_scalars() -> None:
         ("tensor", Item("tensor", "t", np.arange(6.0).reshape(2, 3), "float64")),
         ("image", Item("image", "p", Image(b"PNG", 2, 3, 1))),
         ("text", Item("text", "words", texts("a", "é"))),
-        ("end", Item("session_end", "", tensorboard_lineage.end(True, 1.5))),
+        ("end", Item("session_end", "", lineage.encode_session_end(True, 1.5))),
     ],
 )
 def test_other_kinds(name: str, item: Item) -> None:
@@ -73,7 +72,7 @@ def test_other_kinds(name: str, item: Item) -> None:
 
 def test_hyperparameters() -> None:
     """The start of a session with its hyper-parameters."""
-    value = tensorboard_contents.hparams(tb.HPARAMS_START, tensorboard_lineage.start({"lr": 0.5}, 1.5))
+    value = tensorboard_values.encode_hparams(tb.HPARAMS_START, lineage.encode_session_start({"lr": 0.5}, 1.5))
     payload = wire.double(1, 1.5) + wire.integer(2, 3) + b"".join(wire.delimited_pieces(tb.SUMMARY, value))
     assert payload.hex() == GOLDEN["start"]
 
@@ -208,12 +207,12 @@ def test_a_graph_has_its_nodes_and_their_inputs() -> None:
     constant = proto.const_vals.add(key="c1")
     constant.value.str_val = "U"
     nodes = {}
-    for field in wire.fields(memoryview(graph.encode(proto.SerializeToString()))):
-        if field[0] == tb.NODE:
+    for field in wire.fields(memoryview(graph.to_graph_def(proto.SerializeToString()))):
+        if field[0] == 1:
             parts = list(wire.fields(wire.as_bytes(field)))
-            inputs = [wire.as_text(part) for part in parts if part[0] == tb.NODE_INPUT]
-            attributes = [bytes(wire.as_bytes(part)) for part in parts if part[0] == tb.NODE_ATTRIBUTE]
-            nodes[next(wire.as_text(part) for part in parts if part[0] == tb.NODE_NAME)] = (inputs, attributes)
+            inputs = [wire.as_text(part) for part in parts if part[0] == 3]
+            attributes = [bytes(wire.as_bytes(part)) for part in parts if part[0] == 5]
+            nodes[next(wire.as_text(part) for part in parts if part[0] == 1)] = (inputs, attributes)
     assert {name: inputs for name, (inputs, _) in nodes.items()} == {
         "Parameter/w": [],
         "Constant/c1": [],

@@ -15,6 +15,9 @@ from instrument.eventfile.reader import EventFileReader
 from tests.collect.build import BOTH
 from tests.collect.fake import Loop
 
+#: Statuses of TensorBoard's page of hyper-parameters.
+SUCCESS, FAILURE = 1, 2
+
 
 def tensorboard(directory: Path) -> Run:
     """What TensorBoard's files hold, read alone."""
@@ -29,7 +32,7 @@ def ends(directory: Path) -> list[int]:
             data = bytes(payload)
             at = data.find(tb.HPARAMS_END.encode())
             if at >= 0:
-                start = data.index(wire.key(tb.SESSION_END_INFO, wire.LENGTH_DELIMITED), at + len(tb.HPARAMS_END))
+                start = data.index(wire.key(4, wire.LENGTH_DELIMITED), at + len(tb.HPARAMS_END))
                 found.append(data[start + 3])
     return found
 
@@ -103,8 +106,8 @@ def test_the_end_of_a_session(tmp_path: Path) -> None:
     with SummaryRecord(tmp_path / "none", num_process=0, dialect="both") as record:
         record.add_value("scalar", "x", 1.0)
         record.record(1)
-    assert ends(tmp_path / "well") == [tb.STATUS_SUCCESS]
-    assert ends(tmp_path / "badly") == [tb.STATUS_FAILURE]
+    assert ends(tmp_path / "well") == [SUCCESS]
+    assert ends(tmp_path / "badly") == [FAILURE]
     assert ends(tmp_path / "none") == []
     assert read(tmp_path / "well").lineage == {"hparams": {"lr": 0.5, "note": "toy"}}
 
@@ -122,7 +125,7 @@ def test_a_training_has_its_hyperparameters_from_the_first_step(tmp_path: Path, 
     Loop(SummaryCollector(tmp_path, dialect=dialect, **options), at_step=look).train([1, 2, 3])
     assert seen[0]["optimizer"] == "Momentum"
     assert (seen[0]["learning_rate"], seen[0]["note"]) == (0.5, "toy")
-    assert ends(tmp_path) == [tb.STATUS_SUCCESS]
+    assert ends(tmp_path) == [SUCCESS]
     run = tensorboard(tmp_path)
     assert {"loss/auto", "learning_rate/auto", "lineage/train/loss"} == set(run.tags()["scalar"])
     assert (run.tags()["image"], run.tags()["histogram"]) == (["input_data/auto"], ["bias/auto", "weight/auto"])
@@ -140,4 +143,4 @@ def test_a_training_that_fails_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="no"):
         Loop(SummaryCollector(tmp_path, 1, 0, dialect="tensorboard"), at_step=fail).train([1, 2, 3])
-    assert ends(tmp_path) == [tb.STATUS_FAILURE]
+    assert ends(tmp_path) == [FAILURE]

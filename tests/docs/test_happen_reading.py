@@ -14,7 +14,7 @@ import instrument
 from instrument import profile, read
 from instrument.analyse import executions
 from instrument.analyse.table import Table
-from instrument.codec import gap, histogram, image, landscape, lineage, tensor, trace, wire
+from instrument.codec import histogram, image, landscape, lifecycle, lineage, tensor, trace, wire
 from instrument.codec import tensorboard_values as tensorboard
 from instrument.runs import run as runs
 from instrument.runs import verify
@@ -46,7 +46,7 @@ _DIM = wire.delimited(2, wire.delimited(2, wire.integer(1, 2)))
 _SHAPED = wire.integer(1, 1) + _DIM + wire.delimited(4, np.zeros(3, np.float32).tobytes())
 
 CODECS: dict[str, Given] = {
-    "a gap of … events": lambda: gap.decode(_view(b"")),
+    "a gap of … events": lambda: lifecycle.decode_gap(_view(b"")),
     "a bucket counts … values": lambda: histogram.decode(_view(wire.delimited(1, wire.integer(3, -1)))),
     "an image has no encoded bytes": lambda: image.decode(_view(b"")),
     "an image cannot be decoded: …": lambda: image.pixels(Image(b"no picture", 1, 1, 1)),

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from instrument.codec import gap as gap_codec
+from instrument.codec import lifecycle
 from instrument.findings import NOTE, WORKS, Finding
 from instrument.show import health
 from instrument.show.cli import doctor, main
@@ -104,7 +104,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Runs with all that outputs tell of: every kind, gaps, damage, a profile, lineage, a restart."""
     monkeypatch.chdir(tmp_path)
     full = every_kind(tmp_path / "runs" / "full")
-    gap = Item("gap", "", gap_codec.encode(Gap(3, 5, 7, "No space left")))
+    gap = Item("gap", "", lifecycle.encode_gap(Gap(3, 5, 7, "No space left")))
     later = write(full, [Event(8, START + 90, [gap], {"loss": 0.5, "eval/loss": 1.0})], seconds=1_700_000_090)
     later.write_bytes(later.read_bytes() + framed([DAMAGED_TENSOR]) + b"\x01\x02")
     event_file(full, [cpu_window(1)])

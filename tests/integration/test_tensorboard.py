@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.codec import lineage, schema, tensorboard_lineage
+from instrument.codec import lineage, schema
 from instrument.codec import text as text_codec
 from instrument.runs.run import Run, read_run
 from instrument.show.formats import export
@@ -74,7 +74,7 @@ def once() -> Event:
         Item("train_lineage", "", train.SerializeToString()), Item("eval_lineage", "", evaluation.SerializeToString()),
         Item("custom_lineage_data", "", lineage.custom_message({"note": "toy"})),
         Item("graph", "", graph.SerializeToString()),
-        Item("session_end", "", tensorboard_lineage.end(True, 1_700_000_022.0)),
+        Item("session_end", "", lineage.encode_session_end(True, 1_700_000_022.0)),
     ])  # fmt: skip
 
 

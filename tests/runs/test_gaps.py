@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from instrument import read
-from instrument.codec import gap as gap_codec
-from instrument.codec import wire
+from instrument.codec import lifecycle, wire
 from instrument.values import Event, Gap, Item
 from tests.runs.build import SECONDS, framed, item, steps, write
 
@@ -15,7 +14,7 @@ BAD = Gap(1, 9, 9, "it cannot be encoded")
 
 
 def gap_item(gap: Gap) -> Item:
-    return Item("gap", "", gap_codec.encode(gap))
+    return Item("gap", "", lifecycle.encode_gap(gap))
 
 
 def test_gaps_are_listed_in_file_order(tmp_path: Path) -> None:
@@ -70,7 +69,7 @@ def test_a_gap_that_is_none_is_damage(tmp_path: Path) -> None:
     path = write(tmp_path, [Event(1, 1.0, (), {"x": 1.0})])
     size = path.stat().st_size
     bad = framed([wire.double(1, 2.0), wire.integer(2, 5), wire.delimited(101, b"\xff\xff")])
-    good = framed([wire.double(1, 2.0), wire.integer(2, 5), wire.delimited(101, gap_codec.encode(BAD))])
+    good = framed([wire.double(1, 2.0), wire.integer(2, 5), wire.delimited(101, lifecycle.encode_gap(BAD))])
     path.write_bytes(path.read_bytes() + bad + good)
 
     run = read(tmp_path)

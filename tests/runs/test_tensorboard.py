@@ -41,7 +41,7 @@ def event(step: int, body: bytes, wall_time: float = 5.0) -> bytes:
 
 
 def value(tag: str, content: bytes) -> bytes:
-    return wire.delimited(tb.SUMMARY, wire.delimited(tb.VALUE, wire.delimited(tb.TAG, tag.encode()) + content))
+    return wire.delimited(tb.SUMMARY, wire.delimited(1, wire.delimited(tb.TAG, tag.encode()) + content))
 
 
 def scalar(step: int, tag: str, number: float) -> bytes:
@@ -124,8 +124,8 @@ def test_a_graph_has_nodes(tmp_path: Path) -> None:
     from instrument.codec import graph
 
     def node(name: str, op: str, *inputs: str) -> bytes:
-        texts = [(tb.NODE_NAME, name), (tb.NODE_OP, op), *((tb.NODE_INPUT, one) for one in inputs)]
-        return wire.delimited(tb.NODE, b"".join(wire.delimited(number, text.encode()) for number, text in texts))
+        texts = [(1, name), (2, op), *((3, one) for one in inputs)]
+        return wire.delimited(1, b"".join(wire.delimited(number, text.encode()) for number, text in texts))
 
     content = node("net/a", "Add") + node("net/b", "Mul", "net/a", "x")
     (tmp_path / FILE).write_bytes(event(0, wire.delimited(tb.GRAPH_DEF, content)))

@@ -15,7 +15,7 @@ from tests.docs.test_happen_reading import _GRID
 from tests.runs.hostile import SUMMARY, TENSORBOARD, one, tensorboard, value
 
 _HALF = bytes(17 << 20)
-_NODE = wire.delimited(tb.NODE, wire.delimited(tb.NODE_NAME, b"x" * (1 << 20) + b"/"))
+_NODE = wire.delimited(1, wire.delimited(1, b"x" * (1 << 20) + b"/"))
 #: Kind -> the file's name, what is in it, and what is said.
 VALUES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "tensor": (

@@ -19,8 +19,7 @@ import pytest
 
 import instrument
 from instrument import read
-from instrument.codec import gap as gap_codec
-from instrument.codec import schema
+from instrument.codec import lifecycle, schema
 from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
 from instrument.values import Event, Gap, Item
@@ -325,7 +324,7 @@ def test_show_other_kinds(run: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_gaps_are_shown_beside_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """How many events are missing, of which steps and why: in tables, in JSON and in the list of runs."""
     gaps = [Gap(3, 5, 7, "No space\nleft"), Gap(1, 9, 9, "it cannot be encoded")]
-    items = [Item("gap", "", gap_codec.encode(gap)) for gap in gaps]
+    items = [Item("gap", "", lifecycle.encode_gap(gap)) for gap in gaps]
     path = write(tmp_path / "run", [Event(8, 1.0, items[:1], {"x": 8.0}), Event(9, 2.0, items[1:])])
     path.write_bytes(path.read_bytes() + b"\x01")
 

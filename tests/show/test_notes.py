@@ -50,7 +50,7 @@ def test_what_is_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_hyperparameters_without_a_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They are counted; those with one are there."""
     entries = [wire.delimited(1, b"seed"), wire.delimited(1, b"lr") + wire.delimited(2, wire.double(2, 0.5))]
-    info = b"".join(wire.delimited(tb.SESSION_HPARAMS, one) for one in entries)
+    info = b"".join(wire.delimited(1, one) for one in entries)
     content = wire.delimited(1, wire.delimited(1, b"hparams") + wire.delimited(2, wire.delimited(3, info)))
     start = value(tb.HPARAMS_START, wire.delimited(tb.METADATA, content))
     (tmp_path / FILE).write_bytes(event(1, start))

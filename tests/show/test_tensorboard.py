@@ -46,7 +46,7 @@ def points(run: Run, *left_out: str) -> dict[tuple[str, str], list[tuple[int, fl
 
 def scalar(tag: str, number: float) -> bytes:
     single = wire.key(tb.SIMPLE_VALUE, wire.FIXED32) + np.float32(number).tobytes()
-    return wire.delimited(tb.VALUE, wire.delimited(tb.TAG, tag.encode()) + single)
+    return wire.delimited(1, wire.delimited(tb.TAG, tag.encode()) + single)
 
 
 def summary(step: int, *values: bytes, wall_time: float = 5.0) -> bytes:
@@ -219,10 +219,10 @@ def parts_without_place() -> Iterator[bytes]:
     yield framed([wire.delimited(tb.LOG_MESSAGE, b"")])
     sound = wire.delimited(tb.TAG, b"sound") + wire.delimited(tb.AUDIO, b"\x1a\x00")
     for step in range(3):
-        yield summary(step, wire.delimited(tb.VALUE, sound))
+        yield summary(step, wire.delimited(1, sound))
     yield summary(3, scalar("x", 1.0))
     single = wire.key(tb.SIMPLE_VALUE, wire.FIXED32) + np.float32(1).tobytes()
-    yield summary(4, wire.delimited(tb.VALUE, wire.delimited(tb.TAG, b"t\xff") + single))
+    yield summary(4, wire.delimited(1, wire.delimited(tb.TAG, b"t\xff") + single))
 
 
 def test_what_has_no_place_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,7 +263,7 @@ def complex_run(folder: Path) -> Path:
         for number in (tb.TENSOR_CONTENT, field):
             tensor = head + wire.delimited(number, array.astype(dtype).tobytes())
             tag = wire.delimited(tb.TAG, f"{dtype}/{number}".encode())
-            frames.append(summary(step, wire.delimited(tb.VALUE, tag + wire.delimited(tb.TENSOR, tensor))))
+            frames.append(summary(step, wire.delimited(1, tag + wire.delimited(tb.TENSOR, tensor))))
     folder.mkdir()
     (folder / FILE).write_bytes(b"".join(frames))
     return folder

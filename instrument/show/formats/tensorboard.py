@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any
 
+from instrument.codec import lineage, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_event as codec
-from instrument.codec import tensorboard_lineage, wire
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.runs.points import Points, Scalars
@@ -120,7 +120,7 @@ class _Export:
         values = codec.encode_lineage(sections, start)
         if not values:
             return
-        metrics = tensorboard_lineage.metrics(sections)
+        metrics = lineage.metrics(sections)
         self._put(0, codec.encode_scalars(Event(step, wall_time, (), metrics)))
         head = wire.double(tb.WALL_TIME, start)
         self._put(1, [[head, *wire.delimited_pieces(tb.SUMMARY, values)]])
