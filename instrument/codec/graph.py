@@ -116,7 +116,7 @@ def from_graph_def(data: memoryview) -> Graph:
             raise CorruptMessage(f"a message holds more than {_MOST_NODES} fields")
         name = bytes(node.data("name"))
         content = _NODE.encode(
-            input=[wire.delimited(_INPUT_NAME, source) for source in node.get("input", ())],
+            input=[wire.delimited(_INPUT_NAME, source) for source in node.buffers("input")],
             name=name,
             op_type=node.data("op"),
             scope=name.rpartition(b"/")[0],

@@ -99,7 +99,7 @@ def to_dict(lineage: Lineage) -> dict[str, Any]:
     try:
         message = MINDSPORE.type(name, errors="strict").decode(lineage.data)
     except CorruptMessage as error:
-        raise CorruptMessage(f"a {lineage.what} is no {name} message: {error}") from error
+        raise CorruptMessage(f"a {lineage.what} is no {name} message") from error
     if lineage.what == "custom_lineage_data":
         return _custom(message)
     if lineage.what == "dataset_graph":

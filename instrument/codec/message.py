@@ -130,6 +130,10 @@ class Message(dict[str, Any]):
         """Return the texts of a repeated field."""
         return self._repeated(name)
 
+    def buffers(self, name: str) -> list[memoryview]:
+        """Return the contents of a repeated `bytes` field, or of messages that were not decoded."""
+        return self._repeated(name)
+
     def messages(self, name: str) -> list[Message]:
         """Return the messages of a repeated field."""
         return self._repeated(name)

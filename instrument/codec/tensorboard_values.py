@@ -213,7 +213,7 @@ def text(data: memoryview) -> Text:
 def _strings(data: memoryview) -> tuple[list[bytes], list[int]]:
     message = _STRINGS.decode(data)
     dims = message.message("tensor_shape").messages("dim")
-    return [bytes(string) for string in message.get("string_val", ())], [dim.integer("size") for dim in dims]
+    return [bytes(string) for string in message.buffers("string_val")], [dim.integer("size") for dim in dims]
 
 
 def number(data: memoryview) -> float:

@@ -97,7 +97,8 @@ def test_absent_fields_are_the_default() -> None:
     empty = image.decode(b"")
     assert (empty.integer("height"), empty.text("mapping"), bytes(empty.data("encoded_image"))) == (0, "", b"")
     assert (empty.number("x"), empty.number("x", 1.5), empty.message("x"), empty.entries("x")) == (0.0, 1.5, {}, {})
-    assert (empty.texts("x"), empty.integers("x"), empty.numbers("x"), empty.messages("x")) == ([], [], [], [])
+    assert (empty.texts("x"), empty.integers("x"), empty.numbers("x")) == ([], [], [])
+    assert (empty.messages("x"), empty.buffers("x")) == ([], [])
 
 
 def test_packed_and_single_numbers_are_the_same() -> None:
