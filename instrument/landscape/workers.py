@@ -76,9 +76,8 @@ class _Died(Exception):
     pass
 
 
-class Processes(Executor):
-    """One worker process for each entry of `devices`, the target and number of the device that it uses, or None for
-    that of MindSpore's choice.
+class WorkerPool(Executor):
+    """One worker process for each entry of `devices`: target and number of its device, or None for the default one.
 
     Arguments and results travel as pickles; a function is pickled by its name.
     """
@@ -136,7 +135,7 @@ class Processes(Executor):
                 self.workers.pop(worker.process.pid, None)
 
     def _do(self, task: _Task, worker: _Worker | None, device: Device | None) -> _Worker | None:
-        """Have a task done by the worker, or by a new one; the worker for the next task."""
+        """Have a task done by the worker, or by a new one; return the worker for the next task."""
         try:
             if worker is None:
                 worker = self._started(device)
@@ -150,7 +149,7 @@ class Processes(Executor):
             self.workers.pop(worker.process.pid, None)
             self._again(task, worker.process, str(death))
             return None
-        except BaseException as error:  # noqa: BLE001  whoever waits for the future is told
+        except BaseException as error:  # noqa: BLE001  it is raised by the future
             task.future.set_exception(error)
             return worker
         if outcome == "value":
@@ -228,7 +227,7 @@ class _Worker:
             except OSError:  # nothing came, and the process has ended; or it reset the socket
                 piece = b""
             if not piece:
-                raise _Died("ended unexpectedly")
+                raise _Died("ended unexpectedly" if self.process.wait(_EXIT_SECONDS) else "closed its socket")
             self._buffer += piece
         taken, self._buffer = self._buffer[:count], self._buffer[count:]
         return taken
