@@ -115,7 +115,7 @@ class CheckpointStore:
         self._write(_SAMPLES, lambda path: _save_arrays(path, samples.arrays()))
         self._write(_STATE, lambda path: _save_bytes(path, json.dumps(asdict(state)).encode()))
 
-    def share(self, plane: Mapping[str, NDArray[Any]], callback: bytes) -> None:
+    def share(self, plane: Mapping[str, NDArray[np.generic]], callback: bytes) -> None:
         """Write what worker processes need besides."""
         self._write(_PLANE, lambda path: _save_arrays(path, plane))
         self._write(_CALLBACK, lambda path: _save_bytes(path, callback))
@@ -164,19 +164,19 @@ def _load(directory: str) -> tuple[StoredState, Samples]:
     return state, Samples.of(_load_arrays(os.path.join(directory, _SAMPLES)))
 
 
-def _load_arrays(path: str) -> dict[str, NDArray[Any]]:
+def _load_arrays(path: str) -> dict[str, NDArray[np.generic]]:
     with np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
 
-def shared(directory: str) -> tuple[StoredState, Samples, dict[str, NDArray[Any]], bytes]:
+def shared(directory: str) -> tuple[StoredState, Samples, dict[str, NDArray[np.generic]], bytes]:
     """Return state, samples, arrays of the plane and pickled callback from the folder of another process."""
     state, samples = _load(directory)
     with open(os.path.join(directory, _CALLBACK), "rb") as file:
         return state, samples, _load_arrays(os.path.join(directory, _PLANE)), file.read()
 
 
-def _save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _save_arrays(path: str, arrays: Mapping[str, NDArray[np.generic]]) -> None:
     named: dict[str, Any] = dict(arrays)  # NumPy 1.26 would take allow_pickle for the name of an array
     with open(path, "wb") as file:
         np.savez(file, **named)

@@ -21,16 +21,13 @@ from instrument.landscape.callback_pickle import pickled
 from instrument.landscape.checkpoint_store import CheckpointStore, StoredState
 from instrument.landscape.dispatch import Dispatcher, Evaluator, Rows, Values, evaluate_here
 from instrument.landscape.forward import Form, Forward
-from instrument.landscape.model_parts import Callback, EvaluationError, Parts
+from instrument.landscape.model_parts import NETWORK_ERRORS, Callback, EvaluationError, Parts
 from instrument.landscape.plane import Plane
 from instrument.landscape.progress import Progress, Report
 from instrument.landscape.samples import Samples
 from instrument.landscape.weights import Tensors
 
 log = logging.getLogger("instrument")
-
-#: What a network raises that does not fit its samples or its form.
-_NETWORK_ERRORS = (EvaluationError, TypeError, ValueError, RuntimeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ def _origin(job: Job, forward: Forward, form: Form) -> Values | None:
     try:
         forward.use(form)
         return Evaluator(forward, job.plane).at_point(job.plane.origin_point)
-    except _NETWORK_ERRORS as error:
+    except NETWORK_ERRORS as error:
         log.debug("The form %s cannot be taken: %s", form, error)
         return None
 
@@ -164,7 +161,7 @@ def _first_state(job: Job, forward: Forward, taken: Samples) -> StoredState:
         origin = Evaluator(forward, plane).at_point(plane.origin_point)
     except EvaluationError:
         raise
-    except _NETWORK_ERRORS as error:
+    except NETWORK_ERRORS as error:
         raise EvaluationError(
             f"The network cannot be evaluated on the samples of callback_fn: {type(error).__name__}: {error}"
         ) from error

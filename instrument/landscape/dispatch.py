@@ -82,7 +82,7 @@ def evaluate(directory: str, points: list[int]) -> tuple[str, Any]:
         except EvaluationError:
             _close()
             raise
-        except Exception as error:  # noqa: BLE001  the other process may lack the class of a user's error
+        except Exception as error:  # noqa: BLE001  the edge: the other process may lack the class of a user's error
             return "error", f"{type(error).__name__}: {error}"
 
 
@@ -132,7 +132,7 @@ def _open(directory: str) -> tuple[Evaluator, list[float]]:
 
 @functools.cache
 def _end_with_parent() -> None:
-    """The standard library's workers would wait for ever for tasks of a process that was killed."""
+    """End a worker of the standard library with its parent: it would wait for ever for tasks of a killed process."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 
@@ -162,7 +162,7 @@ def tasks(points: Sequence[int], seconds_per_point: float, workers: int) -> list
     return [list(points[start : start + length]) for start in range(0, len(points), length)]
 
 
-def check_executor(executor: Any) -> None:
+def check_executor(executor: object) -> None:
     """Raise `TypeError` or `ValueError` for what cannot work."""
     if executor is None:
         return
@@ -237,7 +237,7 @@ class Dispatcher:
     def _result(self, future: Future[Any]) -> Values | None:
         try:
             outcome, value = future.result()
-        except Exception as error:  # noqa: BLE001  the executor's trouble, of whatever kind: the points are computed here
+        except Exception as error:  # noqa: BLE001  the edge: executors of others raise anything
             self._give_up(error)
             return None
         if outcome == "error":

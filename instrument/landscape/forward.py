@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from instrument.collect import ops as summary_operators
 from instrument.collect.convert import to_array
 from instrument.landscape.im2col import convolutions, first_convolution, im2col, with_columns, with_im2col
-from instrument.landscape.model_parts import EvaluationError, Parts
+from instrument.landscape.model_parts import NETWORK_ERRORS, EvaluationError, Parts
 from instrument.landscape.samples import Batch, Samples
 from instrument.landscape.weights import Tensors
 
@@ -157,7 +157,7 @@ class Forward:
         plain = Form(is_graph, False, False)
         try:
             wanted = self._losses(plain, places)
-        except Exception:
+        except NETWORK_ERRORS:
             if is_graph:
                 raise
             plain = Form(True, False, False)  # MindSpore 2.10 on NumPy 2 fails at some operators outside of graphs
@@ -171,7 +171,7 @@ class Forward:
         for form in dict.fromkeys(forms):
             try:
                 losses = self._losses(form, places)
-            except Exception as error:  # noqa: BLE001  the plain form has worked; this one is only quicker
+            except NETWORK_ERRORS as error:  # the plain form has worked; this one is only quicker
                 log.debug("The form %s cannot be taken: %s", form, error)
                 continue
             difference = _difference(losses, wanted)

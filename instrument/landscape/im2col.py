@@ -17,6 +17,8 @@ from mindspore import nn, ops
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from instrument.landscape.model_parts import NETWORK_ERRORS
+
 
 class _Im2colConv2d(nn.Conv2d):
     """`nn.Conv2d` of one group, with its parameters: (N, C, H, W) to (N, O, H', W')."""
@@ -109,7 +111,7 @@ class _CapturingConv2d(nn.Conv2d):
         raise _Captured(x)
 
 
-def first_convolution(network: nn.Cell, forward: Callable[[], object], data: NDArray[Any]) -> Any:
+def first_convolution(network: nn.Cell, forward: Callable[[], object], data: NDArray[np.generic]) -> Any:
     """Return the convolution that is given `data` (N, C, H, W) as they are when `forward()` is called, or None."""
     fitting = [cell for cell in convolutions(network) if data.ndim == 4 and cell.in_channels == data.shape[1]]
     if not fitting or data.dtype != np.float32:
@@ -121,7 +123,7 @@ def first_convolution(network: nn.Cell, forward: Callable[[], object], data: NDA
         forward()
     except _Captured as given:
         return cell if np.array_equal(given.args[0].asnumpy(), data) else None
-    except Exception:  # noqa: BLE001  the user's layers before the convolution fail: it is not given the data as they are
+    except NETWORK_ERRORS:  # layers before the convolution fail: it is not given the data as they are
         return None
     finally:
         cell.__class__ = nn.Conv2d
@@ -129,7 +131,7 @@ def first_convolution(network: nn.Cell, forward: Callable[[], object], data: NDA
     return None
 
 
-def im2col(cell: Any, data: NDArray[Any]) -> tuple[NDArray[Any], tuple[int, int]]:
+def im2col(cell: Any, data: NDArray[np.generic]) -> tuple[NDArray[np.generic], tuple[int, int]]:
     """Return the windows (N, C * kernel, H' * W') of `data` (N, C, H, W), and (H', W')."""
     count, channels, height, width = data.shape
     (high, wide), (down, right), (far, aside) = cell.kernel_size, cell.stride, cell.dilation

@@ -32,8 +32,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from instrument import framework
-from instrument.collect.checkpoints import LandscapeOptions
-from instrument.collect.options import check_directory
+from instrument.collect.options import LandscapeOptions, check_directory
 from instrument.landscape import model_parts, request, runner, weights
 from instrument.landscape.callback_pickle import pickled
 from instrument.landscape.compute import Options
@@ -129,10 +128,10 @@ class SummaryLandscape:
         self,
         callback_fn: Callback,
         *,
-        axes: Any = "anchored",
+        axes: object = "anchored",
         normalize: str | None = request.AUTO,
         size: int = 40,
-        extent: Any = "auto",
+        extent: object = "auto",
         seed: int = 0,
         metrics: Iterable[str] | None = None,
         executor: Executor | None = None,
@@ -236,14 +235,14 @@ class SummaryLandscape:
 
     # ------------------------------------------------------------------ checks
 
-    def _output(self, output: Any) -> str:
+    def _output(self, output: object) -> str:
         if output is None:
             return self._directory
         if not isinstance(output, (str, os.PathLike)):
             raise TypeError(f"output is a {type(output).__name__}; expected the path of a directory, or None.")
         return check_directory("output", output)
 
-    def _source(self, checkpoints: Any, unit: Any, num_samples: Any) -> Source:
+    def _source(self, checkpoints: object, unit: object, num_samples: object) -> Source:
         if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):
             raise TypeError(f"num_samples is {num_samples!r}; expected an int of at least 1.")
         if num_samples is not None and num_samples < 1:
@@ -257,7 +256,8 @@ class SummaryLandscape:
 
     @contextmanager
     def _options(
-        self, callback: Any, metrics: Any, executor: Any, workers: Any, source: Source, unfold: bool, output: Any,
+        self, callback: Callback, metrics: object, executor: Executor | None, workers: object,
+        source: Source, unfold: bool, output: object,
         progress: Report | None,
     ) -> Iterator[Options]:  # fmt: skip
         check_executor(executor)
@@ -295,12 +295,12 @@ def _worker_pool(devices: Sequence[Device | None]) -> Iterator[Executor | None]:
     pool.shutdown()
 
 
-def _check_text(value: Any, name: str) -> None:
+def _check_text(value: object, name: str) -> None:
     if value is not None and (not isinstance(value, str) or not value):
         raise TypeError(f"{name} is {value!r}; expected a text, or None.")
 
 
-def _two(extent: Any) -> tuple[float, float]:
+def _two(extent: object) -> tuple[float, float]:
     if not isinstance(extent, Sequence) or isinstance(extent, str) or len(extent) != 2:
         raise TypeError(f"extent is {extent!r}; expected two numbers: x from, to.")
     return extent[0], extent[1]
@@ -324,7 +324,7 @@ def _changed(source: Source, given: Mapping[str, Any] | None) -> Source:
     )
 
 
-def _check_devices(device_ids: Any) -> list[int]:
+def _check_devices(device_ids: object) -> list[int]:
     if device_ids is None:
         return []
     if not isinstance(device_ids, (list, tuple)) or not all(type(number) is int for number in device_ids):
@@ -334,7 +334,7 @@ def _check_devices(device_ids: Any) -> list[int]:
     return list(device_ids)
 
 
-def _check_target(target: Any) -> str | None:
+def _check_target(target: object) -> str | None:
     if target is not None and target not in _TARGETS:
         raise ValueError(f"device_target is {target!r}; expected one of {list(_TARGETS)}, or None.")
     return str(target) if target is not None else None

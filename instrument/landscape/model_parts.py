@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import mindspore
 from mindspore import nn, train
 
 from instrument import framework
@@ -20,22 +21,29 @@ class EvaluationError(InstrumentError, RuntimeError):
     """The network cannot be evaluated."""
 
 
+#: What a network raises that does not fit its samples or its form; also inside a graph that is compiled.
+NETWORK_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, SyntaxError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
 class _Loss(nn.Cell):
     """From a batch to the loss, and no output."""
 
-    def __init__(self, backbone: Any, loss: Any) -> None:
+    def __init__(self, backbone: nn.Cell, loss: nn.Cell) -> None:
         super().__init__(auto_prefix=False)  # parameters keep their names
         self.backbone = backbone
         self.loss = loss
 
-    def construct(self, data: Any, label: Any) -> Any:
+    def construct(self, data: object, label: object) -> Any:
         return self.loss(self.backbone(data), label), None
 
 
 class _Pass(_Loss):
     """From a batch to the loss and what a metric takes: the network's output and the label."""
 
-    def construct(self, data: Any, label: Any) -> Any:
+    def construct(self, data: object, label: object) -> Any:
         output = self.backbone(data)
         return self.loss(output, label), (output, label)
 
@@ -43,23 +51,23 @@ class _Pass(_Loss):
 class _Whole(nn.Cell):
     """The loss of a network that computes it itself; no output is known."""
 
-    def __init__(self, network: Any) -> None:
+    def __init__(self, network: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.network = network
 
-    def construct(self, *columns: Any) -> Any:
+    def construct(self, *columns: object) -> Any:
         return self.network(*columns), None
 
 
 class _Evaluated(nn.Cell):
     """The loss of one cell, and what the user's own evaluation network gives beside it."""
 
-    def __init__(self, cell: Any, evaluation: Any) -> None:
+    def __init__(self, cell: nn.Cell, evaluation: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.cell = cell
         self.evaluation = evaluation
 
-    def construct(self, *columns: Any) -> Any:
+    def construct(self, *columns: object) -> Any:
         return self.cell(*columns)[0], self.evaluation(*columns)
 
 
@@ -71,19 +79,19 @@ class Parts:
     which of its outputs are prediction and label (None: a metric takes all), where it has one.
     """
 
-    network: Any
-    backbone: Any
-    loss: Any
+    network: nn.Cell
+    backbone: nn.Cell
+    loss: nn.Cell | None
     dataset: Any
     metrics: Mapping[str, Any]
-    evaluation: tuple[Any, tuple[int, int] | None] | None = None
+    evaluation: tuple[nn.Cell, tuple[int, int] | None] | None = None
 
     @property
     def can_measure(self) -> bool:
         """Return True if there is an output for metrics."""
         return self.loss is not None or self.evaluation is not None
 
-    def cell(self, with_output: bool) -> Any:
+    def cell(self, with_output: bool) -> nn.Cell:
         """Make a cell: a batch -> the loss, and a tuple that metrics take, or None.
 
         It is a new one each time, as MindSpore keeps what it compiled with the cell.
@@ -93,24 +101,24 @@ class Parts:
             return cell
         return _Pass(self.backbone, self.loss) if self.evaluation is None else _Evaluated(cell, self.evaluation[0])
 
-    def update(self, metric: Any, output: Any) -> None:
+    def update(self, metric: train.Metric, output: object) -> None:
         """Give a metric what it takes of a pass, as `model.eval` does."""
         outputs = output if isinstance(output, (tuple, list)) else (output,)
         which = None if self.evaluation is None else self.evaluation[1]
         metric.update(*(outputs if which is None else [outputs[index] for index in which]))
 
     @property
-    def cells(self) -> list[Any]:
+    def cells(self) -> list[nn.Cell]:
         """Return all cells that are put into evaluation mode."""
         return [cell for _, cell in self.cell(self.can_measure).cells_and_names()]
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, mindspore.Parameter]:
         """Return all parameters of the network by name."""
         return {parameter.name: parameter for parameter in self.network.get_parameters()}
 
 
-def parts_of(returned: Any) -> Parts:
+def parts_of(returned: object) -> Parts:
     """Check and take apart what `callback_fn` returned: model, network, dataset, metrics.
 
     The loss is that of `model.train_network` inside the cells that train: an optimiser is never run.
@@ -146,7 +154,7 @@ def _metrics(given: Any) -> dict[str, Any]:
     return {str(name): train.get_metric_fn(name) for name in given or ()}
 
 
-def _without_training(cell: Any) -> Any:
+def _without_training(cell: nn.Cell) -> nn.Cell:
     """Return the cell that computes the loss, inside those that give it to an optimiser."""
     while getattr(cell, "optimizer", None) is not None and isinstance(getattr(cell, "network", None), nn.Cell):
         cell = cell.network
@@ -179,7 +187,7 @@ def prepare(callback: Callback) -> Parts:
     return parts_of(callback())
 
 
-def checked_metrics(parts: Parts, wanted: Any) -> list[str]:
+def checked_metrics(parts: Parts, wanted: object) -> list[str]:
     """Return the names of the metrics that are computed beside the loss; None asks for none.
 
     Raises:

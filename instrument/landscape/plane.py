@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,14 +84,14 @@ class Plane:
     """
 
     layout: Layout
-    origin: Mapping[str, NDArray[Any]]
+    origin: Mapping[str, NDArray[np.generic]]
     directions: Singles
     grid: Grid
     path: Floats
 
     @property
     def others(self) -> int:
-        """Checkpoints of the path but the last."""
+        """Return the number of checkpoints of the path but the last."""
         return max(len(self.path) - 1, 0)
 
     @property
@@ -111,7 +110,7 @@ class Plane:
 
     @property
     def count(self) -> int:
-        """Points of all kinds."""
+        """Return the number of points of all kinds."""
         return self.true.stop
 
     def place(self, point: int) -> tuple[float, float]:
@@ -146,10 +145,10 @@ class Plane:
             state.update(values.tobytes())
         return state.hexdigest()
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return all arrays by name, to be kept in a file."""
-        arrays: dict[str, NDArray[Any]] = {f"origin/{name}": values for name, values in self.origin.items()}
-        own: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[np.generic]] = {f"origin/{name}": values for name, values in self.origin.items()}
+        own: dict[str, NDArray[np.generic]] = {
             "directions": self.directions,
             "x": self.grid.x,
             "y": self.grid.y,
@@ -158,10 +157,11 @@ class Plane:
         return {**arrays, **own, "names": np.array(self.layout.names, np.str_)}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Plane:
+    def of(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Plane:
         """Make a plane of what `arrays` returned."""
         prefix = "origin/"
         origin = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
         names = tuple(map(str, arrays["names"]))
         layout = Layout(names, tuple(origin[name].shape for name in names))
-        return cls(layout, origin, arrays["directions"], Grid(arrays["x"], arrays["y"]), arrays["path"])
+        x, y, path = (np.asarray(arrays[name], np.float64) for name in ("x", "y", "path"))
+        return cls(layout, origin, np.asarray(arrays["directions"], np.float32), Grid(x, y), path)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.landscape import directions
 from instrument.landscape.directions import Floats, Layout, Weights
@@ -42,7 +43,7 @@ class Request:
     extent: Extent | str
     seed: int
     pattern: Callable[[str], bool] | None = None
-    given: Any = None
+    given: tuple[object, object] | None = None
 
     @property
     def has_path(self) -> bool:
@@ -63,7 +64,7 @@ class PlaneInfo:
     shift: float = 0.0
 
 
-def checked(axes: Any, normalize: Any, size: Any, extent: Any, seed: Any, parameters: Any) -> Request:
+def checked(axes: object, normalize: object, size: object, extent: object, seed: object, parameters: object) -> Request:
     """Return the request of a user's options.
 
     Raises:
@@ -86,7 +87,7 @@ def checked(axes: Any, normalize: Any, size: Any, extent: Any, seed: Any, parame
     return Request(axes, usual, int(size), check_extent(extent), int(seed), _chosen(parameters), given)
 
 
-def check_extent(given: Any) -> Extent | str:
+def check_extent(given: object) -> Extent | str:
     """Return `"auto"`, or four numbers of one number (as far to each side) or four: x from, to, y from, to.
 
     Raises:
@@ -107,16 +108,17 @@ def check_extent(given: Any) -> Extent | str:
     return numbers[0], numbers[1], numbers[2], numbers[3]
 
 
-def _pair(axes: Any) -> Any:
+def _pair(axes: object) -> tuple[object, object]:
     if isinstance(axes, Mapping) or not isinstance(axes, (Sequence, np.ndarray)) or len(axes) != 2:
         raise TypeError(
             f"axes is a {type(axes).__name__}; expected one of {list(AXES)}, or two directions, each a flat array or a "
             "dictionary of arrays by parameter name."
         )
-    return tuple(axes)
+    first, second = axes
+    return first, second
 
 
-def _chosen(parameters: Any) -> Callable[[str], bool] | None:
+def _chosen(parameters: object) -> Callable[[str], bool] | None:
     if parameters is None:
         return None
     if isinstance(parameters, str):
@@ -157,7 +159,7 @@ def layout_of(wanted: Request, last: Checkpoint, trainable: Sequence[str], all_n
 
 
 def _flat(checkpoint: Checkpoint, layout: Layout) -> Weights:
-    return [checkpoint.tensors[name].reshape(-1) for name in layout.names]
+    return [cast(NDArray[np.floating], checkpoint.tensors[name].reshape(-1)) for name in layout.names]
 
 
 def plane_of(
@@ -227,7 +229,7 @@ def _vectors(
         if len(vectors) < 2:
             raise directions.NoPlane("The loss curves along one direction at most; there is no plane of eigenvectors.")
         return vectors[:2], np.empty(0), {"eigenvalues": values.tolist()}
-    if wanted.axes == "given":
+    if wanted.given is not None:
         return np.array([_given(direction, layout) for direction in wanted.given]), np.empty(0), {}
     if len(weights) < LEAST_POINTS:
         raise directions.NoPlane(
@@ -238,7 +240,7 @@ def _vectors(
     return axes.vectors, axes.explained, {"singular_values": axes.singular_values.tolist()}
 
 
-def _given(direction: Any, layout: Layout) -> Floats:
+def _given(direction: object, layout: Layout) -> Floats:
     """Return one direction (P,) that the user gave."""
     if isinstance(direction, Mapping):
         unknown = sorted(set(direction) - set(layout.names))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Column = NDArray[Any]
+Column = NDArray[np.generic]
 Batch = tuple[Column, ...]
 
 #: Batches are put together up to so many bytes: what goes through the network at once has to fit in memory many times.
@@ -29,7 +29,7 @@ class Samples:
 
     @property
     def sizes(self) -> list[int]:
-        """Samples in each batch."""
+        """Return the number of samples in each batch."""
         return [len(batch[0]) for batch in self.batches]
 
     def digest(self) -> str:

@@ -26,7 +26,7 @@ UNITS = ("step", "epoch")
 #: The least number of checkpoints that span a plane.
 LEAST_POINTS = 3
 
-Tensors = Mapping[str, NDArray[Any]]
+Tensors = Mapping[str, NDArray[np.generic]]
 
 
 class BadCheckpoint(InstrumentError, ValueError):
@@ -114,7 +114,7 @@ def _no_metadata(summary_dir: str, path: str) -> str:
     )
 
 
-def given(checkpoints: Any) -> dict[int, str | Tensors]:
+def given(checkpoints: object) -> dict[int, str | Tensors]:
     """Check and return the checkpoints that a user gives, by number.
 
     Raises:
@@ -181,7 +181,7 @@ def chosen_numbers(source: Source, interval: object) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[Any]]:
+def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[np.generic]]:
     """Return all arrays of one checkpoint: MindSpore's `.ckpt`, or an `.npz` with an array a parameter."""
     if isinstance(file, Mapping):
         return {str(name): np.asarray(value) for name, value in file.items()}
@@ -200,27 +200,27 @@ def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[Any]]
     return tensors
 
 
-def _read_npz(path: str) -> dict[str, NDArray[Any]]:
+def _read_npz(path: str) -> dict[str, NDArray[np.generic]]:
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
-def _read_ckpt(path: str) -> dict[str, NDArray[Any]]:
+def _read_ckpt(path: str) -> dict[str, NDArray[np.generic]]:
     import mindspore
 
     return {name: _to_numpy(parameter) for name, parameter in mindspore.load_checkpoint(path).items()}
 
 
-def _to_numpy(parameter: Any) -> NDArray[Any]:
+def _to_numpy(parameter: Any) -> NDArray[np.generic]:
     import mindspore
 
     if parameter.dtype == mindspore.bfloat16:
         parameter = parameter.astype(mindspore.float32)
-    result: NDArray[Any] = parameter.asnumpy()
+    result: NDArray[np.generic] = parameter.asnumpy()
     return result
 
 
-def is_float(values: NDArray[Any]) -> bool:
+def is_float(values: NDArray[np.generic]) -> bool:
     return values.dtype.kind == "f"
 
 
@@ -258,7 +258,7 @@ def without_repeated(path: Sequence[Checkpoint], names: Sequence[str]) -> tuple[
     return kept, sorted(dropped)
 
 
-def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
+def _same(first: NDArray[np.generic], second: NDArray[np.generic]) -> bool:
     """Return True if two tensors of one shape are equal; a few of their numbers mostly tell."""
     some = slice(None, None, max(first.size // 64, 1))
     return np.array_equal(first.reshape(-1)[some], second.reshape(-1)[some]) and np.array_equal(first, second)

@@ -273,7 +273,7 @@ def test_a_worker_that_lets_go_of_its_socket_is_replaced(
     monkeypatch.setattr(workers, "_EXIT_SECONDS", 0.1)
     with workers.WorkerPool([None]) as pool, pytest.raises(workers.WorkerLost, match="3 workers died over a task"):
         pool.submit(leave).result(120)
-    assert "closed its socket; its points are computed again." in caplog.text
+    assert "ended unexpectedly; its points are computed again." in caplog.text
 
 
 def test_a_closed_pool_takes_no_tasks() -> None:
