@@ -144,9 +144,9 @@ def run_plane(
 
 
 def _check_written(sink: Sink, tag: str) -> None:
-    notice = sink.take_error()
-    if notice is not None:
-        raise InstrumentError(f"{tag} is computed, but cannot be written to {notice.path}: {notice.reason}.")
+    diagnostic = sink.take_error()
+    if diagnostic is not None:
+        raise InstrumentError(f"{tag} is computed, but cannot be written to {diagnostic.path}: {diagnostic.reason}.")
 
 
 def _surface(job: Job, info: PlaneInfo, result: Result, level: int, excluded: list[str], source: Source) -> LossSurface:
