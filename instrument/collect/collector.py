@@ -320,9 +320,8 @@ class SummaryCollector(Callback):
     # ------------------------------------------------------------------ the recorder
 
     def _write_items(self, step: int, items: list[Item]) -> None:
-        record = self._record
-        if record is not None and items:
-            record.write(step, items)
+        if self._record is not None and items:
+            self._record.write(step, items)
 
     def _open(self, system_metrics: bool | float = False) -> None:
         self._close(End(ENDED))  # a training that ended without its end hook
@@ -342,8 +341,7 @@ class SummaryCollector(Callback):
 
     def _close(self, end: End = _FINISHED) -> None:
         record, self._record = self._record, None
-        self._training = None
-        self._schedule = None
+        self._training = self._schedule = None
         self._weights.close()
         self._last_evaluation = None
         self._collectors.forget()

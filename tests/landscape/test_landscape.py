@@ -155,6 +155,26 @@ def test_a_torn_record_is_cut_off(tmp_path: Path) -> None:
         assert sorted(kept.finished(2, 10)) == [0]
 
 
+def test_what_release_0_1_0_began_is_resumed(tmp_path: Path) -> None:
+    """Names of files and fields on disk stay; without this a release would silently compute hours of points again."""
+    folder = tmp_path / "landscape_unfinished" / "a_plane-aaaaaaaaaaaa"
+    folder.mkdir(parents=True)
+    np.savez(folder / "samples.npz", **{"0/0": np.arange(4, dtype=np.float32), "0/1": np.zeros(4, np.int32)})
+    digest = "aa77053da5774417c95acab34310bd743928e397f0a28876edb29b4db0ddf9b7"
+    (folder / "state.json").write_text(
+        '{"graph": true, "joined": true, "unfold": false, "early": false, "difference": 0.0, "metrics": ["accuracy"], '
+        f'"versions": {{"python": "3.11"}}, "origin": [1.5, 0.5], "samples_digest": "{digest}"}}'
+    )
+    (folder / "points.log").write_bytes(bytes.fromhex("0700000000000000000000000000e03f000000000000f03fa53369f6"))
+    with checkpoint_store.CheckpointStore(str(tmp_path), "a plane", "a" * 64) as store:
+        state, samples = store.load() or (None, None)
+        assert state is not None
+        assert samples is not None
+        assert (state.form.graph, state.form.unfold, state.origin) == (True, False, [1.5, 0.5])
+        assert samples.count == 4
+        assert {point: row.tolist() for point, row in store.finished(2, 10).items()} == {7: [0.5, 1.0]}
+
+
 def test_two_processes_do_not_compute_the_same(tmp_path: Path) -> None:
     """The second is told."""
     with (
