@@ -33,9 +33,7 @@ log = logging.getLogger("instrument")
 METADATA = "train_metadata.json"
 #: Copies of weights that wait for the disk; beyond this, training waits.
 _MOST_WAITING_BYTES = 1 << 30
-
-
-#: Of so much disk space, or such a share of what is free, a user is told who sees warnings only.
+#: Checkpoints that take more disk space, or a larger share of what is free, are a warning.
 _MUCH_BYTES, _MUCH_OF_FREE = 1 << 30, 0.1
 
 
@@ -150,13 +148,13 @@ class Checkpoints:
     def _log_size(self, backbone: Any) -> None:
         """Log how much room the weights will take, before the first is written; as a warning if it is much."""
         self._has_logged_size = True
-        one = sum(int(parameter.nbytes) for parameter in backbone.get_parameters())
-        needed, free = one * len(self._wanted), shutil.disk_usage(self._directory).free
+        size_bytes = sum(int(parameter.nbytes) for parameter in backbone.get_parameters())
+        needed, free = size_bytes * len(self._wanted), shutil.disk_usage(self._directory).free
         is_much = needed > _MUCH_BYTES or needed > _MUCH_OF_FREE * free
         log.log(
             logging.WARNING if is_much else logging.INFO,
             "For the landscape, %d checkpoints of %s are kept in %s: %s; %s are free there%s.", len(self._wanted),
-            _size(one), self._directory, _size(needed), _size(free), ", which is not enough" * (needed > free),
+            _size(size_bytes), self._directory, _size(needed), _size(free), ", which is not enough" * (needed > free),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ the thread that writes
@@ -164,7 +162,7 @@ class Checkpoints:
     def _write(self, job: _Job) -> None:
         self._raise_error()
         with self._lock:
-            waiting = sum(one.size_bytes for one in self._jobs)
+            waiting = sum(queued.size_bytes for queued in self._jobs)
             self._jobs.append(job)
             thread = self._thread
             if thread is None:
@@ -182,7 +180,7 @@ class Checkpoints:
                 job = self._jobs.popleft()
             try:
                 self._write_one(job)
-            except Exception as error:  # noqa: BLE001  the training thread is told with its next call
+            except Exception as error:  # noqa: BLE001  the edge: the next call of the training thread raises it
                 self._error = self._error or error
 
     def _write_one(self, job: _Job) -> None:

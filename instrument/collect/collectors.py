@@ -52,18 +52,18 @@ class Collectors:
         self._optimizer: Any = None
         self._weights: list[tuple[str, str, Any]] | None = None
 
-    def attempt(self, what: str, get: Callable[..., Result], *arguments: Any) -> Result | None:
+    def attempt(self, subject: str, get: Callable[..., Result], *arguments: Any) -> Result | None:
         """Return what a function returns; None if it raises, now or before."""
-        if what in self._given_up:
+        if subject in self._given_up:
             return None
         try:
             return get(*arguments)
         except Exception as error:  # noqa: BLE001  the edge: whatever a user's network, data or metric raises when looked into
-            self._given_up.add(what)
+            self._given_up.add(subject)
             reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
-            if (what, reason) not in self._history.warned:
-                self._history.warned.add((what, reason))
-                log.warning("SummaryCollector does not collect the %s: %s", what, reason)
+            if (subject, reason) not in self._history.warned:
+                self._history.warned.add((subject, reason))
+                log.warning("SummaryCollector does not collect the %s: %s", subject, reason)
             return None
 
     # ------------------------------------------------------------------ at a step
@@ -71,8 +71,8 @@ class Collectors:
     def values(self, params: Any) -> list[Item]:
         """Return input pictures, loss, learning rate and histograms. Arrays are views: the write copies them."""
         items: list[Item] = []
-        for what, get in self._wanted:
-            items += self.attempt(what, get, params) or ()
+        for subject, get in self._wanted:
+            items += self.attempt(subject, get, params) or ()
         return items
 
     def _learning_rates(self, params: Any) -> list[Item]:
@@ -83,7 +83,7 @@ class Collectors:
         if self._weights is None:
             chosen = sources.weights(self._optimizer_of(params), self._specified.histogram_pattern)
             self._weights = [(f"histogram {tag!r}", tag, parameter) for tag, parameter in chosen]
-        items = [self.attempt(what, _view, "histogram", tag, one) for what, tag, one in self._weights]
+        items = [self.attempt(name, _view, "histogram", tag, parameter) for name, tag, parameter in self._weights]
         return [item for item in items if item is not None]
 
     def _optimizer_of(self, params: Any) -> Any:

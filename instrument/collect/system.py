@@ -119,7 +119,7 @@ class System:
 
     def _network_traffic(self) -> dict[str, float]:
         counted = self._psutil.net_io_counters(pernic=True, nowrap=False)
-        traffic = {name: (one.bytes_recv, one.bytes_sent) for name, one in counted.items() if name != _LOOPBACK}
+        traffic = {name: (card.bytes_recv, card.bytes_sent) for name, card in counted.items() if name != _LOOPBACK}
         names = ("network_received_bytes_per_second", "network_sent_bytes_per_second")
         return self._networks.named(names, traffic)
 

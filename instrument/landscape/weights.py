@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument import wording
 from instrument.errors import InstrumentError
 
 METADATA = "train_metadata.json"
@@ -101,8 +102,8 @@ def _located(directory: str, path: str) -> str:
 def _no_metadata(summary_dir: str, path: str) -> str:
     if not os.path.isdir(summary_dir):
         return f"{summary_dir} does not exist; the summary_dir of a SummaryCollector is expected."
-    found = os.path.dirname(path)
-    files = [name for name in os.listdir(found) if name.endswith(".ckpt")] if os.path.isdir(found) else []
+    directory = os.path.dirname(path)
+    files = [name for name in os.listdir(directory) if name.endswith(".ckpt")] if os.path.isdir(directory) else []
     if files:
         return (
             f"{path} does not exist, though {len(files)} checkpoints lie beside it: the training that wrote them did "
@@ -266,5 +267,4 @@ def _same(first: NDArray[np.generic], second: NDArray[np.generic]) -> bool:
 
 def listed(names: Sequence[object]) -> str:
     """Return the first names, and how many more there are."""
-    shown = ", ".join(map(str, names[:_NAMED_AT_MOST]))
-    return shown if len(names) <= _NAMED_AT_MOST else f"{shown} and {len(names) - _NAMED_AT_MOST} more"
+    return wording.listed([str(name) for name in names], _NAMED_AT_MOST)
