@@ -71,13 +71,13 @@ def _recorder(directory: str, load: Load) -> tuple[Any, Callable[[int], None]]:
     """Open a sink as `SummaryRecord` does, and return it with a function that records a step."""
     import numpy as np
 
-    from instrument.collect.added import Added
+    from instrument.collect.pending import Pending
     from instrument.values import Event, Item
     from instrument.write.factory import open_sink
     from instrument.write.sink import Target
 
     sink = open_sink(Target(directory), 1)
-    added = Added(sink)
+    added = Pending(sink)
     array = np.ones(load.elements, np.float32)
     tags = [f"metric/{index}" for index in range(load.scalars)]
 

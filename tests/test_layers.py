@@ -53,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "marked": set(),
     "marks": {"marked"},
     "collect": {
+        "wording",
         "write",
         "ringfile",
         "codec",
@@ -84,6 +85,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
+        "wording",
         "collect",
         "write",
         "codec",

@@ -1,4 +1,4 @@
-"""The weights that a loss landscape will need: checkpoints at the given steps or epochs, and what they are.
+"""Keep the weights that a loss landscape will need: checkpoints at the given steps or epochs, and their metadata.
 
 Files and keys are MindSpore's: `ckpt_dir/{Network}_{number}_{unit}.ckpt` and `ckpt_dir/train_metadata.json`. Paths are
 relative to `ckpt_dir`, so that a run can be moved. Each file is written under a temporary name and renamed when it is
@@ -15,83 +15,25 @@ import shutil
 import stat
 import threading
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument import framework
+from instrument.collect import sources
+from instrument.collect.collectors import Collectors
 from instrument.collect.convert import to_array
-from instrument.collect.sources import innermost_network
+from instrument.collect.options import LandscapeOptions, substitutes
 
 log = logging.getLogger("instrument")
 
 METADATA = "train_metadata.json"
-_KEYS = ("landscape_size", "unit", "num_samples", "create_landscape", "intervals")
-_CREATE = {"train": True, "result": True}
 #: Copies of weights that wait for the disk; beyond this, training waits.
 _MOST_WAITING_BYTES = 1 << 30
-
-
-@dataclass(frozen=True)
-class LandscapeOptions:
-    """`collect_landscape` of `collect_specified_data`, checked. Its defaults are MindSpore's but for `intervals`,
-    which must be given: lists of at least three steps or epochs at which the weights are kept."""
-
-    intervals: tuple[tuple[int, ...], ...]
-    landscape_size: int = 40
-    unit: str = "step"
-    num_samples: int = 2048
-    create_landscape: Mapping[str, bool] = field(default_factory=lambda: dict(_CREATE))
-
-    @classmethod
-    def from_dict(cls, given: Any) -> LandscapeOptions:
-        """Raises `TypeError` or `ValueError` for whatever MindSpore's generator would not take."""
-        if not isinstance(given, Mapping):
-            raise TypeError(f"collect_landscape is a {type(given).__name__}; expected a dictionary or None.")
-        unknown = sorted(set(given) - set(_KEYS), key=str)
-        if unknown:
-            raise ValueError(f"collect_landscape has the unknown keys {unknown}; expected some of {list(_KEYS)}.")
-        if "intervals" not in given:
-            raise ValueError("collect_landscape has no intervals; expected lists of steps or epochs, e.g. [[1, 2, 3]].")
-        options = cls(**{**given, "intervals": _intervals(given["intervals"])})
-        options._check()
-        return replace(options, create_landscape={**_CREATE, **options.create_landscape})
-
-    def _check(self) -> None:
-        if not _is_int(self.landscape_size) or not 3 <= self.landscape_size <= 256:
-            raise ValueError(f"landscape_size is {self.landscape_size!r}; expected an int from 3 to 256.")
-        if self.unit not in ("step", "epoch"):
-            raise ValueError(f"collect_landscape's unit is {self.unit!r}; expected 'step' or 'epoch'.")
-        if not _is_int(self.num_samples) or self.num_samples < 1:
-            raise ValueError(f"num_samples is {self.num_samples!r}; expected an int of at least 1.")
-        create = self.create_landscape
-        if not isinstance(create, Mapping) or set(create) - set(_CREATE):
-            raise ValueError(f"create_landscape is {create!r}; expected a dictionary with the keys train and result.")
-        if not all(isinstance(value, bool) for value in create.values()):
-            raise TypeError(f"create_landscape is {create!r}; expected True or False as values.")
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _intervals(given: Any) -> tuple[tuple[int, ...], ...]:
-    if not isinstance(given, (list, tuple)) or not given:
-        raise TypeError(f"intervals is {given!r}; expected a list of lists of int.")
-    result = []
-    for interval in given:
-        if not isinstance(interval, (list, tuple)) or not all(_is_int(number) and number > 0 for number in interval):
-            raise TypeError(f"intervals holds {interval!r}; expected a list of positive int.")
-        if len(set(interval)) < 3 or list(interval) != sorted(set(interval)):
-            raise ValueError(f"intervals holds {list(interval)}; expected at least three numbers in ascending order.")
-        result.append(tuple(interval))
-    return tuple(result)
-
-
-#: Of so much disk space, or such a share of what is free, a user is told who sees warnings only.
+#: Checkpoints that take more disk space, or a larger share of what is free, are a warning.
 _MUCH_BYTES, _MUCH_OF_FREE = 1 << 30, 0.1
 
 
@@ -117,7 +59,7 @@ def _is_ours(name: str) -> bool:
 
 
 class Checkpoints:
-    """Keeps a network's weights during one training."""
+    """Keep a network's weights during one training."""
 
     def __init__(self, directory: str, options: LandscapeOptions) -> None:
         self._directory = os.path.realpath(directory)
@@ -127,7 +69,7 @@ class Checkpoints:
         self._saved: dict[int, str] = {}
         self._before: int | None = None
         self._unreachable: set[int] = set()
-        self._said = False
+        self._has_logged_size = False
         self._steps_per_epoch = 0
         self._jobs: deque[_Job] = deque()
         self._lock = threading.Lock()
@@ -162,11 +104,11 @@ class Checkpoints:
                 "one training. Give each training a directory of its own.", weights, self._directory,
             )  # fmt: skip
         if self.unit == "step":
-            self._say_unreachable(step, every)
+            self._warn_of_unreachable(step, every)
         if network is not None:
-            self._say_size(innermost_network(network))
+            self._log_size(sources.innermost_network(network))
 
-    def _say_unreachable(self, step: int, every: int) -> None:
+    def _warn_of_unreachable(self, step: int, every: int) -> None:
         self._unreachable = {number for number in self._wanted if number > step and (number - step) % every}
         if self._unreachable:
             log.warning(
@@ -189,11 +131,11 @@ class Checkpoints:
                 passed, self._before, number,
             )  # fmt: skip
         is_first, self._before = self._before is None, number
-        if is_first and not self._said:
-            self._say_size(innermost_network(network))
+        if is_first and not self._has_logged_size:
+            self._log_size(sources.innermost_network(network))
         if number not in self._wanted or number in self._taken:
             return
-        backbone = innermost_network(network)
+        backbone = sources.innermost_network(network)
         self._taken.add(number)
         path = os.path.join(self._directory, f"{type(backbone).__name__}_{number}_{self.unit}.ckpt")
         self._write(_Job(number, path, _copies(backbone)))
@@ -203,16 +145,16 @@ class Checkpoints:
             return set()
         return {wanted for wanted in self._wanted - self._unreachable if self._before < wanted < number}
 
-    def _say_size(self, backbone: Any) -> None:
-        """How much room the weights will take, before the first of them is written; loudly where it is much."""
-        self._said = True
-        one = sum(int(parameter.nbytes) for parameter in backbone.get_parameters())
-        needed, free = one * len(self._wanted), shutil.disk_usage(self._directory).free
+    def _log_size(self, backbone: Any) -> None:
+        """Log how much room the weights will take, before the first is written; as a warning if it is much."""
+        self._has_logged_size = True
+        size_bytes = sum(int(parameter.nbytes) for parameter in backbone.get_parameters())
+        needed, free = size_bytes * len(self._wanted), shutil.disk_usage(self._directory).free
         is_much = needed > _MUCH_BYTES or needed > _MUCH_OF_FREE * free
         log.log(
             logging.WARNING if is_much else logging.INFO,
             "For the landscape, %d checkpoints of %s are kept in %s: %s; %s are free there%s.", len(self._wanted),
-            _size(one), self._directory, _size(needed), _size(free), ", which is not enough" * (needed > free),
+            _size(size_bytes), self._directory, _size(needed), _size(free), ", which is not enough" * (needed > free),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ the thread that writes
@@ -220,7 +162,7 @@ class Checkpoints:
     def _write(self, job: _Job) -> None:
         self._raise_error()
         with self._lock:
-            waiting = sum(one.size_bytes for one in self._jobs)
+            waiting = sum(queued.size_bytes for queued in self._jobs)
             self._jobs.append(job)
             thread = self._thread
             if thread is None:
@@ -238,7 +180,7 @@ class Checkpoints:
                 job = self._jobs.popleft()
             try:
                 self._write_one(job)
-            except Exception as error:  # noqa: BLE001  the training thread is told with its next call
+            except Exception as error:  # noqa: BLE001  the edge: the next call of the training thread raises it
                 self._error = self._error or error
 
     def _write_one(self, job: _Job) -> None:
@@ -296,7 +238,7 @@ class Checkpoints:
 
 
 def _copies(backbone: Any) -> list[tuple[str, NDArray[np.generic], Any]]:
-    """What the optimiser will change in place is copied now."""
+    """Copy all parameters, which the optimiser changes in place."""
     return [
         (parameter.name, to_array(parameter, parameter.name)[0].copy(), parameter.dtype)
         for parameter in backbone.get_parameters()
@@ -304,8 +246,43 @@ def _copies(backbone: Any) -> list[tuple[str, NDArray[np.generic], Any]]:
 
 
 def _size(count: int) -> str:
-    """`"512 B"`, `"1.5 MB"`; decimal."""
+    """Return `"512 B"`, `"1.5 MB"`; decimal."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count} B"
+
+
+class LandscapeWeights:
+    """Keep weights while a training is under way, on the first rank, if `options` ask for them."""
+
+    def __init__(self, directory: str, options: LandscapeOptions | None) -> None:
+        self._directory = os.path.join(directory, "ckpt_dir")
+        self._options = options
+        self._checkpoints: Checkpoints | None = None
+        self._is_open = False
+
+    def begin(self, params: Any, step: int, goes_on: bool, collectors: Collectors) -> None:
+        """Begin a training behind a step; one that goes on with the last one of this collector leaves its weights."""
+        if self._options is None or framework.rank() or substitutes:
+            return
+        goes_on = goes_on and self._checkpoints is not None
+        if self._checkpoints is None or not goes_on:
+            self._checkpoints = Checkpoints(self._directory, self._options)
+        self._is_open = True
+        network, every = sources.get(params, "train_network"), sources.steps_between_hooks(params)
+        collectors.attempt("landscape", self._checkpoints.begin, network, step, every, goes_on)
+
+    def save(self, unit: str, number: int, params: Any, collectors: Collectors) -> None:
+        """Keep the weights behind a step or an epoch, if those of that number are wanted."""
+        checkpoints = self._checkpoints
+        if checkpoints is not None and self._is_open and checkpoints.unit == unit:
+            collectors.attempt("landscape", checkpoints.save, number, params.train_network)
+
+    def end(self, params: Any, collectors: Collectors) -> None:
+        """Return when all weights of a training that has come to its end are written."""
+        if self._checkpoints is not None and self._is_open:
+            collectors.attempt("landscape", self._checkpoints.end, int(sources.get(params, "batch_num") or 0))
+
+    def close(self) -> None:
+        self._is_open = False

@@ -1,8 +1,19 @@
-"""`SummaryCollector`: callback hooks -> sources -> one event a collected step, by the schedule."""
+"""`SummaryCollector`: record a training from the hooks of MindSpore's callbacks, one event a collected step.
+
+The problem: a callback sees a training through hooks that differ by mode. In sink mode they come once in many steps,
+`model.fit` evaluates between the last step and the end without telling every callback, a training may stop at any
+step, and another may follow. Values have to belong to the right step, and nothing here may stop the training.
+
+The strategy: `training` counts steps over all trainings and knows how far the current one is; `schedule` decides which
+step collects what; `collectors` asks the sources, once each, and gives up on one that fails; `SummaryRecord` writes.
+Operators' values are fetched at the end of a step that is due. The last step is collected at the end of the training,
+or before an evaluation changes what there is, since nobody knows earlier that it is the last.
+
+Rejected: to wrap the network or the optimiser, as that changes the compiled graph.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
 from contextlib import nullcontext
 from typing import Any
@@ -10,20 +21,17 @@ from typing import Any
 from mindspore.train.callback import Callback
 
 from instrument import framework, marks
-from instrument.collect import lineage, ops, sources
-from instrument.collect.gatherer import Gatherer, Memory
-from instrument.collect.landscape_weights import LandscapeWeights
-from instrument.collect.options import RecordOptions, Specified, check_bool, check_directory, check_int, try_directory
+from instrument.collect import ops, sources
+from instrument.collect.checkpoints import LandscapeWeights
+from instrument.collect.collectors import Collectors, TrainingHistory
+from instrument.collect.options import CollectorOptions, try_directory
 from instrument.collect.record import SummaryRecord
-from instrument.collect.schedule import Due, Schedule
-from instrument.collect.session import end_of
-from instrument.collect.step_count import ContinuedNotice, StepCount
-from instrument.collect.training import Training
+from instrument.collect.schedule import Schedule, StepPlan
+from instrument.collect.training import ContinuedNotice, StepCount, Training
+from instrument.collect.validate import check_callbacks
 from instrument.values import ENDED, FINISHED, End, Item
 from instrument.write import resume
 from instrument.write.sink import Stats
-
-log = logging.getLogger("instrument")
 
 _FINISHED = End(FINISHED)
 
@@ -95,43 +103,29 @@ class SummaryCollector(Callback):
         dialect: str = "mindspore",
     ) -> None:
         super().__init__()
-        self._directory = check_directory("summary_dir", summary_dir)
-        RecordOptions.check(
-            self._directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None,
-            system_metrics, dialect,
+        self._options = options = CollectorOptions.check(
+            summary_dir, collect_freq, num_process, collect_specified_data, keep_default_action, custom_lineage_data,
+            collect_tensor_freq, max_file_size, export_options, on_full, system_metrics, on_every_rank, dialect,
         )  # fmt: skip
-        self._record_arguments: dict[str, Any] = {
-            "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
-            "on_full": on_full, "dialect": dialect,
-        }  # fmt: skip
-        self._system_metrics = system_metrics
-        self._collect_freq = check_int("collect_freq", collect_freq, 1)
-        self._tensor_freq = (
-            None if collect_tensor_freq is None else check_int("collect_tensor_freq", collect_tensor_freq, 1)
-        )
-        self._specified = Specified.check(collect_specified_data, keep_default_action)
-        self._on_every_rank = check_bool("on_every_rank", on_every_rank)
-        custom = {} if custom_lineage_data is None else lineage.check_custom(custom_lineage_data, "custom_lineage_data")
-        self._custom = {**lineage.from_environment(), **custom}
         self._record: SummaryRecord | None = None
         self._schedule: Schedule | None = None
-        self._gatherer = Gatherer(self._specified, self._custom)
-        self._memory = Memory()
+        self._collectors = Collectors(options.specified, options.custom)
+        self._history = TrainingHistory()
         self._count = StepCount()
         #: While one is under way.
         self._training: Training | None = None
         self._eval_step = 0
-        self._weights = LandscapeWeights(self._directory, self._specified.landscape)
+        self._weights = LandscapeWeights(options.directory, options.specified.landscape)
         self._continued = ContinuedNotice()
         self._last_collected = -1
         self._last_evaluation: Any = None
         self._stats: Stats | None = None
         self._entered = 0
-        try_directory(self._directory)
+        try_directory(options.directory)
 
     @property
     def stats(self) -> Stats | None:
-        """What became of the events of the current training, or of the last one; None before the first."""
+        """Return what became of the events of the current training, or of the last one; None before the first."""
         return self._record.stats if self._record is not None else self._stats
 
     # ------------------------------------------------------------------ the hooks of a training
@@ -139,15 +133,15 @@ class SummaryCollector(Callback):
     def on_train_begin(self, run_context: Any) -> None:
         marks.begin_training()
         params = run_context.original_args()
-        _check_callbacks(params)
-        self._open(self._system_metrics)
+        check_callbacks(params, SummaryCollector)
+        self._open(self._options.system_metrics)
         before = self._count.last
         self._count.begin(int(params.cur_step_num))
-        self._continued.look(self._count, before, sources.get(params, "network"), self._directory)
-        self._reach(self._count.last)
+        self._continued.look(self._count, before, sources.get(params, "network"), self._options.directory)
+        self._begin_step_of_metrics(self._count.last)
         self._training = Training(run_context, self._count.last)
-        self._write_items(self._count.last, self._gatherer.at_the_beginning(params))
-        self._weights.begin(params, self._count.last, self._count.last == before > 0, self._gatherer)
+        self._write_items(self._count.last, self._collectors.at_the_beginning(params))
+        self._weights.begin(params, self._count.last, self._count.last == before > 0, self._collectors)
 
     @marks.hook
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -170,12 +164,12 @@ class SummaryCollector(Callback):
             return
         step = self._count.of(number)
         self._training.begin_step(step)
-        self._reach(step)
+        self._begin_step_of_metrics(step)
         inbox = self._record.inbox
         inbox.is_open = False
         ops.gather()  # what an evaluation left since the last step is no value of this one
         inbox.take()
-        due = Due(True, True)
+        due = StepPlan(True, True)
         if self._schedule is not None:
             due = self._schedule.due(step, self._count.last)
             if not due and self._schedule.is_last(step):  # what it gives waits in the inbox for the training's end
@@ -192,24 +186,26 @@ class SummaryCollector(Callback):
             return
         is_first = self._schedule is None
         if self._schedule is None:
-            self._schedule = self._make_schedule(params)
+            self._schedule = Schedule.of_training(
+                params, self._options.collect_freq, self._options.tensor_freq, self._count.first
+            )
         step = self._count.of(number)
         due = self._schedule.due(step, self._count.last)
         if due.tensors and self._schedule.is_last(step):
-            due = Due(True, True)
+            due = StepPlan(True, True)
         self._count.last = step
         self._training.end_step(step, number)
         if due or self._schedule.is_last(step) or self._training.is_stopping:
             # Those of the last step wait for the end of the training: an evaluation would write over them.
             self._record.inbox.is_open = self._training.has_values = True
             self._record.inbox.wants_tensors = (due or self._schedule.at_the_end).tensors
-            self._gatherer.attempt("summary operators' values", ops.gather, number)
+            self._collectors.attempt("summary operators' values", ops.gather, number)
         if due:
-            self._write(step, due, self._gatherer.once(params) if is_first else [], params)
-        if due.values and self._record.beside is not None:
-            self._record.beside.look_at_device()
+            self._write(step, due, self._collectors.once(params) if is_first else [], params)
+        if due.values and self._record.metrics is not None:
+            self._record.metrics.look_at_device()
         self._record.inbox.is_open = False
-        self._weights.save("step", step, params, self._gatherer)
+        self._weights.save("step", step, params, self._collectors)
 
     @marks.hook
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -223,20 +219,20 @@ class SummaryCollector(Callback):
         # `model.fit` evaluates without telling this callback, and leaves the result for the end of the epoch.
         if sources.get(params, "metrics") is not None:
             self._collect_evaluation(self._count.last, params)
-        self._weights.save("epoch", self._count.epoch_of(number), params, self._gatherer)
+        self._weights.save("epoch", self._count.epoch_of(number), params, self._collectors)
 
     def on_train_end(self, run_context: Any) -> None:
         if self._record is None:
             return
         self._finish()
-        self._weights.end(run_context.original_args(), self._gatherer)
+        self._weights.end(run_context.original_args(), self._collectors)
         self._close()
 
     # ------------------------------------------------------------------ the hooks of an evaluation
 
     def on_eval_begin(self, run_context: Any) -> None:
         if self._training is None:  # `model.eval` on its own
-            _check_callbacks(run_context.original_args())
+            check_callbacks(run_context.original_args(), SummaryCollector)
             self._open()
             self._eval_step = self._count.last
         else:
@@ -269,37 +265,26 @@ class SummaryCollector(Callback):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *traceback: object) -> None:
-        """The training is over, by an exception perhaps: its last step and how it ended are written."""
+        """Write the last step of the training, and how it ended."""
         self._entered -= 1
         if self._entered <= 0:
             self._entered = 0
             if self._record is not None:
                 self._finish()
-            self._close(end_of(error))
+            self._close(resume.end_of(error))
         elif self._record is not None:  # an evaluation inside a training may have raised
             self._record.set_mode("train")
 
     # ------------------------------------------------------------------ one step
 
-    def _make_schedule(self, params: Any) -> Schedule:
-        if sources.get(params, "dataset_sink_mode"):
-            log.info(
-                "Dataset sink mode: hooks come once in %s steps. collect_freq=%d still counts steps; a hook collects "
-                "when a multiple lies between it and the one before.", sources.get(params, "sink_size", "many"),
-                self._collect_freq,
-            )  # fmt: skip
-        epochs, batches = sources.get(params, "epoch_num"), sources.get(params, "batch_num")
-        total = epochs * batches if isinstance(epochs, int) and isinstance(batches, int) and batches > 0 else None
-        return Schedule(self._collect_freq, self._tensor_freq, self._count.first, total)
-
-    def _write(self, step: int, due: Due, items: list[Item], params: Any) -> None:
+    def _write(self, step: int, due: StepPlan, items: list[Item], params: Any) -> None:
         """Collect what is due at `step` into one event, with the summary operators' values."""
         assert self._record is not None
         left = self._record.inbox.take()
         if due:
             items += [item for item in left if (due.tensors if item.kind == "tensor" else due.values)]
         if due.values:
-            items += self._gatherer.values(params)
+            items += self._collectors.values(params)
         self._last_collected = step if due.values else self._last_collected
         self._write_items(step, items)
 
@@ -311,18 +296,18 @@ class SummaryCollector(Callback):
         if training.begun == step:
             if not training.has_values and sources.get(training.params, "metrics") is None:
                 self._record.inbox.is_open = True
-                self._gatherer.attempt("summary operators' values", ops.gather, training.number)
+                self._collectors.attempt("summary operators' values", ops.gather, training.number)
             self._write(step, self._schedule.at_the_end, [], training.params)
             self._record.inbox.is_open = False
         else:  # a further step has begun and failed, and changed what there is but for the loss
             self._last_collected = step
-            self._write_items(step, self._gatherer.loss(training.outputs))
+            self._write_items(step, self._collectors.loss(training.outputs))
 
     def _finish(self) -> None:
         """Write the last step of a training and what its lineage lacked at the beginning."""
         if self._training is not None:
             self._collect_last()
-            items = self._gatherer.at_the_end(self._training.params, self._training.outputs)
+            items = self._collectors.at_the_end(self._training.params, self._training.outputs)
             self._write_items(self._count.last, items)
 
     def _collect_evaluation(self, step: int, params: Any) -> None:
@@ -330,51 +315,36 @@ class SummaryCollector(Callback):
         if metrics is None or metrics is self._last_evaluation:
             return  # a subclass of ours is told by both hooks
         self._last_evaluation = metrics
-        self._write_items(step, self._gatherer.evaluation(params))
+        self._write_items(step, self._collectors.evaluation(params))
 
     # ------------------------------------------------------------------ the recorder
 
     def _write_items(self, step: int, items: list[Item]) -> None:
-        record = self._record
-        if record is not None and items:
-            record.write(step, items)
+        if self._record is not None and items:
+            self._record.write(step, items)
 
     def _open(self, system_metrics: bool | float = False) -> None:
         self._close(End(ENDED))  # a training that ended without its end hook
         # Communication is set up by now, where there is any.
-        tells_run = self._on_every_rank or not framework.rank()
-        self._gatherer = Gatherer(self._specified, self._custom, tells_run, self._memory)
-        arguments = {**self._record_arguments, "system_metrics": system_metrics}
+        options = self._options
+        tells_run = options.on_every_rank or not framework.rank()
+        self._collectors = Collectors(options.specified, options.custom, tells_run, self._history)
+        arguments = {**options.record_arguments, "system_metrics": system_metrics}
         with resume.continuing() if self._stats is not None else nullcontext():  # of what this collector recorded
-            self._memory.said = {known for known in self._memory.said if known[0] != "run"}
-            self._record = self._gatherer.attempt("run", lambda: SummaryRecord(self._directory, **arguments))
+            self._history.warned = {cause for cause in self._history.warned if cause[0] != "run"}
+            self._record = self._collectors.attempt("run", lambda: SummaryRecord(options.directory, **arguments))
 
-    def _reach(self, step: int) -> None:
-        """What the system is doing from now on belongs to this step."""
-        if self._record is not None and self._record.beside is not None:
-            self._record.beside.step = step
+    def _begin_step_of_metrics(self, step: int) -> None:
+        """Record samples of the system from now on at this step."""
+        if self._record is not None and self._record.metrics is not None:
+            self._record.metrics.step = step
 
     def _close(self, end: End = _FINISHED) -> None:
         record, self._record = self._record, None
-        self._training = None
-        self._schedule = None
+        self._training = self._schedule = None
         self._weights.close()
         self._last_evaluation = None
-        self._gatherer.forget()
+        self._collectors.forget()
         if record is not None:
             record.close_as(end)
             self._stats = record.stats
-
-
-def _check_callbacks(params: Any) -> None:
-    """Refuse a second collector, which would fight over the summary operators' values and the files."""
-    callbacks = sources.get(params, "list_callback") or []
-    if sum(isinstance(callback, SummaryCollector) for callback in callbacks) > 1:
-        raise ValueError(
-            "There is more than one SummaryCollector among the callbacks; expected one. Merge their options into it."
-        )
-    for callback in callbacks:
-        if type(callback).__name__ == "SummaryCollector" and not isinstance(callback, SummaryCollector):
-            log.warning(
-                "MindSpore's SummaryCollector is among the callbacks too; it takes values of summary operators away."
-            )

@@ -1,4 +1,4 @@
-"""Framework tensor, array or number -> numpy; the only place.
+"""Convert tensors, arrays and numbers to NumPy; the only place.
 
 What is refused here never reaches a worker. Results may share memory with what was given; whoever keeps them copies.
 Subclasses of NumPy's array are taken as plain arrays, but for masked ones: what is masked has no value, so it becomes
@@ -43,7 +43,7 @@ _HINTS = {
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether `value` is a MindSpore tensor or parameter, or one of the tensors that its operators hand out."""
+    """Return True for a MindSpore tensor or parameter, and for the tensors that its operators hand out."""
     return callable(getattr(value, "asnumpy", None))
 
 
@@ -128,7 +128,7 @@ def _as_float32(tensor: Any) -> NDArray[np.float32]:
 
 
 def to_item(kind: str, tag: str, value: Any) -> Item:
-    """A scalar, an image, a tensor or a histogram out of a value.
+    """Make a scalar, an image, a tensor or a histogram of a value.
 
     Raises:
         TypeError, ValueError: as `to_scalar`, `to_image` and `to_array`.
@@ -142,7 +142,7 @@ def to_item(kind: str, tag: str, value: Any) -> Item:
 
 
 def to_scalar(value: Any, tag: str) -> float:
-    """A number out of a number, or out of a tensor or array with one element.
+    """Return the number that is the value, or the only element of a tensor or array.
 
     Raises:
         TypeError: it is complex, text or no number at all.

@@ -48,7 +48,7 @@ def _valid(text: str) -> str:
 def train(
     params: Any, loss: float | None, opt: Any, initial_rate: float | None = None, last_rate: float | None = None
 ) -> Item:
-    """Where the trained model comes from.
+    """Describe where the trained model comes from.
 
     `loss` and `last_rate`, the learning rate, are those of the last step; None while there is none. `opt` is the
     optimiser; None where there is none. `initial_rate` is the rate that it began with, if that is not to be asked for.
@@ -81,7 +81,7 @@ def train(
 
 
 def evaluation(params: Any) -> Item:
-    """What an evaluation measured, and on what."""
+    """Describe what an evaluation measured, and on what."""
     message = schema.message_class("EvaluationLineage")()
     _set(message, metric=json.dumps({str(name): plain(value) for name, value in sources.metrics(params).items()}))
     dataset = params.valid_dataset
@@ -94,7 +94,7 @@ def evaluation(params: Any) -> Item:
 
 
 def plain(value: Any) -> Any:
-    """A metric as JSON has it: numbers, lists and dictionaries of them; anything else as text."""
+    """Return a metric as JSON has it: numbers, lists and dictionaries of them; anything else as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -125,7 +125,7 @@ def _loss_function(params: Any) -> str | None:
 
 
 def _checkpoint(params: Any) -> str | None:
-    """The newest file of the last `ModelCheckpoint` among the callbacks."""
+    """Return the newest file of the last `ModelCheckpoint` among the callbacks."""
     path = ""
     for callback in sources.get(params, "list_callback", ()):
         if isinstance(callback, ModelCheckpoint):
@@ -142,7 +142,7 @@ def _dataset_size(dataset: Any, batch_size: int) -> int:
 
 
 def _dataset_path(dataset: Any) -> str | None:
-    """The directory that the data was read from, of the first source that has one."""
+    """Return the directory that the data was read from, of the first source that has one."""
     for attribute in ("dataset_dir", "dataset_files", "dataset_file"):
         path = getattr(dataset, attribute, None)
         if path and not isinstance(path, str):
@@ -150,8 +150,8 @@ def _dataset_path(dataset: Any) -> str | None:
         if path:
             return os.path.dirname(path) if os.path.isfile(path) else str(path)
     for child in getattr(dataset, "children", ()):
-        if (found := _dataset_path(child)) is not None:
-            return found
+        if (path := _dataset_path(child)) is not None:
+            return path
     return None
 
 
@@ -159,7 +159,7 @@ def _dataset_path(dataset: Any) -> str | None:
 
 
 def dataset_graph(dataset: Any) -> Item:
-    """The pipeline of a dataset: sources, transforms and their parameters.
+    """Describe the pipeline of a dataset: sources, transforms and their parameters.
 
     Raises:
         Uncollectable: MindSpore cannot serialise the dataset.
@@ -266,7 +266,7 @@ def _check_entry(key: Any, value: Any, name: str) -> tuple[str, CustomValue]:
 
 
 def from_environment() -> dict[str, CustomValue]:
-    """The custom lineage that a tuner hands over in `MINDINSIGHT_HYPER_CONFIG`.
+    """Return the custom lineage that a tuner hands over in `MINDINSIGHT_HYPER_CONFIG`.
 
     What is wrong with the variable is logged: the user who started training did not write it.
     """

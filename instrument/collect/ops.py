@@ -66,7 +66,7 @@ class Inbox:
         self.items[key] = item
 
     def take(self) -> list[Item]:
-        """What came since the last call."""
+        """Return what came since the last call."""
         items = list(self.items.values())
         self.items = {}
         return items
@@ -135,7 +135,7 @@ def _warn_once(kind: str, tag: str, text: str, *arguments: object) -> None:
 
 
 def _make_item(kind: str, tag: str, value: Any, flags: str) -> Item:
-    """An item that shares no memory with the value.
+    """Make an item that shares no memory with the value.
 
     Raises:
         TypeError, ValueError: as `convert.to_item`.
@@ -177,7 +177,7 @@ def _refuse(kind: str, name: str, reason: str) -> int:
 
 
 def _is_recordable(kind: str, name: str, value: Any, least_rank: int, most_rank: int) -> bool:
-    """Whether an operator can record a value; where it cannot, that is said once and the network goes on."""
+    """Return True if an operator can record a value; otherwise warn once, and the network goes on."""
     if not name:
         _refuse(kind, name, "its name is empty")
         return False

@@ -9,16 +9,15 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from instrument import framework, paths
 from instrument.codec.dialects import LAYOUTS, MINDSPORE
-from instrument.collect.checkpoints import LandscapeOptions
-from instrument.collect.sampler import check_interval
-from instrument.collect.system import load_psutil
+from instrument.collect import lineage
+from instrument.collect.system_metrics import check_interval
 from instrument.write.factory import default_processes, open_sink
 from instrument.write.pool import DEFAULT_RING_BYTES
 from instrument.write.sink import Sink, Target
@@ -32,11 +31,13 @@ _SWITCHES = (
     "collect_input_data",
     "collect_dataset_graph",
 )
+_LANDSCAPE_KEYS = ("landscape_size", "unit", "num_samples", "create_landscape", "intervals")
+_CREATE = {"train": True, "result": True}
 _SPECIFIED_KEYS = (*_SWITCHES, "histogram_regular", "collect_landscape")
 
 
-def check_int(name: str, value: Any, least: int) -> int:
-    """A Python or NumPy integer; raises `TypeError` for another type (bool is none), `ValueError` for one too small."""
+def check_int(name: str, value: object, least: int) -> int:
+    """Return an integer; raise `TypeError` for another type (bool is none), `ValueError` for one too small."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected an int of at least {least}.")
     if value < least:
@@ -44,13 +45,13 @@ def check_int(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def check_bool(name: str, value: Any) -> bool:
+def check_bool(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
     return value
 
 
-def check_directory(name: str, value: Any) -> str:
+def check_directory(name: str, value: object) -> str:
     """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
@@ -99,10 +100,10 @@ class RecordOptions:
     @classmethod
     def check(
         cls, log_dir: Any, file_prefix: Any, file_suffix: Any, num_process: Any, max_file_size: Any,
-        raise_exception: Any, export_options: Any, on_full: Any, queue_bytes: Any, system_metrics: Any = False,
-        dialect: Any = MINDSPORE.dialect,
+        raise_exception: object, export_options: object, on_full: object, queue_bytes: object,
+        system_metrics: object = False, dialect: object = MINDSPORE.dialect,
     ) -> RecordOptions:  # fmt: skip
-        """Raises `TypeError` or `ValueError` for the first wrong one, `ImportError` where psutil is missing."""
+        """Check the options; raise `TypeError`, `ValueError`, or `ImportError` if psutil is needed and missing."""
         for name, part in (("file_prefix", file_prefix), ("file_suffix", file_suffix)):
             if not isinstance(part, str):
                 raise TypeError(f"{name} is a {type(part).__name__}; expected str.")
@@ -119,8 +120,6 @@ class RecordOptions:
                 f"dialect is {dialect!r}; expected 'mindspore' (MindInsight's files), 'tensorboard', or 'both'."
             )
         system_interval = check_interval(system_metrics)
-        if system_interval is not None:
-            load_psutil()
         return cls(
             check_directory("log_dir", log_dir),
             file_prefix,
@@ -136,7 +135,7 @@ class RecordOptions:
         )
 
     def open_sink(self) -> Sink:
-        """The sink that these options ask for, or one in memory while records are captured.
+        """Open the sink that these options ask for, or one in memory while records are captured.
 
         Raises:
             OSError: the directory cannot be made or written.
@@ -157,8 +156,8 @@ class RecordOptions:
             raise type(error)(error.errno, reason, self.directory) from error
 
 
-def wants_npy(export_options: Any) -> bool:
-    """Whether tensors are exported as `.npy`; raises for options that do not exist."""
+def wants_npy(export_options: object) -> bool:
+    """Return True if tensors are exported as `.npy`; raise for options that do not exist."""
     if export_options is None:
         return False
     if not isinstance(export_options, Mapping):
@@ -173,6 +172,47 @@ def wants_npy(export_options: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class CollectorOptions:
+    """The options of a `SummaryCollector`, checked. `record_arguments` are those of its recorders."""
+
+    directory: str
+    record_arguments: Mapping[str, Any]
+    system_metrics: bool | float
+    collect_freq: int
+    tensor_freq: int | None
+    specified: Specified
+    custom: Mapping[str, str | int | float]
+    on_every_rank: bool
+
+    @classmethod
+    def check(
+        cls, summary_dir: Any, collect_freq: Any, num_process: Any, collect_specified_data: Any,
+        keep_default_action: object, custom_lineage_data: object, collect_tensor_freq: object, max_file_size: object,
+        export_options: object, on_full: object, system_metrics: Any, on_every_rank: object, dialect: object,
+    ) -> CollectorOptions:  # fmt: skip
+        """Raise `TypeError` or `ValueError` for the first wrong option."""
+        directory = check_directory("summary_dir", summary_dir)
+        RecordOptions.check(
+            directory, "events", "_MS", num_process, max_file_size, False, export_options, on_full, None,
+            system_metrics, dialect,
+        )  # fmt: skip
+        arguments = {
+            "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
+            "on_full": on_full, "dialect": dialect,
+        }  # fmt: skip
+        collect_freq = check_int("collect_freq", collect_freq, 1)
+        if collect_tensor_freq is not None:
+            collect_tensor_freq = check_int("collect_tensor_freq", collect_tensor_freq, 1)
+        specified = Specified.check(collect_specified_data, keep_default_action)
+        on_every_rank = check_bool("on_every_rank", on_every_rank)
+        custom = {} if custom_lineage_data is None else lineage.check_custom(custom_lineage_data, "custom_lineage_data")
+        return cls(
+            directory, arguments, system_metrics, collect_freq, collect_tensor_freq, specified,
+            {**lineage.from_environment(), **custom}, on_every_rank,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Specified:
     """`collect_specified_data`, checked. `histograms` is None where none are wanted, and has no pattern for the first
     five parameters."""
@@ -183,8 +223,8 @@ class Specified:
     landscape: LandscapeOptions | None
 
     @classmethod
-    def check(cls, given: Any, keep_default_action: Any) -> Specified:
-        """Raises `TypeError` or `ValueError` for the first wrong entry."""
+    def check(cls, given: object, keep_default_action: object) -> Specified:
+        """Check the options; raise `TypeError` or `ValueError` for the first wrong entry."""
         keeps = check_bool("keep_default_action", keep_default_action)
         if given is None:
             given = {}
@@ -205,7 +245,7 @@ class Specified:
         )
 
 
-def _pattern(given: Any) -> re.Pattern[str] | None:
+def _pattern(given: object) -> re.Pattern[str] | None:
     if given is None:
         return None
     if not isinstance(given, str):
@@ -214,3 +254,61 @@ def _pattern(given: Any) -> re.Pattern[str] | None:
         return re.compile(given)
     except re.error as error:
         raise ValueError(f"histogram_regular is {given!r}, which is no regular expression: {error}.") from error
+
+
+@dataclass(frozen=True)
+class LandscapeOptions:
+    """`collect_landscape` of `collect_specified_data`, checked. Its defaults are MindSpore's but for `intervals`,
+    which must be given: lists of at least three steps or epochs at which the weights are kept."""
+
+    intervals: tuple[tuple[int, ...], ...]
+    landscape_size: int = 40
+    unit: str = "step"
+    num_samples: int = 2048
+    create_landscape: Mapping[str, bool] = field(default_factory=lambda: dict(_CREATE))
+
+    @classmethod
+    def from_dict(cls, given: object) -> LandscapeOptions:
+        """Check the options; raise `TypeError` or `ValueError` for what MindSpore's generator would not take."""
+        if not isinstance(given, Mapping):
+            raise TypeError(f"collect_landscape is a {type(given).__name__}; expected a dictionary or None.")
+        unknown = sorted(set(given) - set(_LANDSCAPE_KEYS), key=str)
+        if unknown:
+            raise ValueError(
+                f"collect_landscape has the unknown keys {unknown}; expected some of {list(_LANDSCAPE_KEYS)}."
+            )
+        if "intervals" not in given:
+            raise ValueError("collect_landscape has no intervals; expected lists of steps or epochs, e.g. [[1, 2, 3]].")
+        options = cls(**{**given, "intervals": _intervals(given["intervals"])})
+        options._check()
+        return replace(options, create_landscape={**_CREATE, **options.create_landscape})
+
+    def _check(self) -> None:
+        if not _is_int(self.landscape_size) or not 3 <= self.landscape_size <= 256:
+            raise ValueError(f"landscape_size is {self.landscape_size!r}; expected an int from 3 to 256.")
+        if self.unit not in ("step", "epoch"):
+            raise ValueError(f"collect_landscape's unit is {self.unit!r}; expected 'step' or 'epoch'.")
+        if not _is_int(self.num_samples) or self.num_samples < 1:
+            raise ValueError(f"num_samples is {self.num_samples!r}; expected an int of at least 1.")
+        create = self.create_landscape
+        if not isinstance(create, Mapping) or set(create) - set(_CREATE):
+            raise ValueError(f"create_landscape is {create!r}; expected a dictionary with the keys train and result.")
+        if not all(isinstance(value, bool) for value in create.values()):
+            raise TypeError(f"create_landscape is {create!r}; expected True or False as values.")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _intervals(given: object) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(given, (list, tuple)) or not given:
+        raise TypeError(f"intervals is {given!r}; expected a list of lists of int.")
+    result = []
+    for interval in given:
+        if not isinstance(interval, (list, tuple)) or not all(_is_int(number) and number > 0 for number in interval):
+            raise TypeError(f"intervals holds {interval!r}; expected a list of positive int.")
+        if len(set(interval)) < 3 or list(interval) != sorted(set(interval)):
+            raise ValueError(f"intervals holds {list(interval)}; expected at least three numbers in ascending order.")
+        result.append(tuple(interval))
+    return tuple(result)

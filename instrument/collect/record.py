@@ -1,4 +1,17 @@
-"""`SummaryRecord`: values by hand, and whatever summary operators leave, into event files."""
+"""`SummaryRecord`: record values that are added by hand, and those of summary operators, into event files.
+
+The problem: `record` runs in the training thread, once a step. It must not wait for a disk, fail because of one bad
+value, or change what the training sees. Any thread, a signal handler and a forked child may call it.
+
+The strategy: values are checked and copied when they are added (`convert`, `pending`), as an optimiser changes
+parameters in place; operators leave theirs in an inbox (`ops`). `record` makes one event of them and hands it to the
+sink, which takes microseconds. A lock keeps threads apart; a signal handler passes it, so one flag guards against
+re-entrance: a `record` inside another call is refused and logged. A wrong option raises at construction, a wrong value
+when it is added; what goes wrong later is logged once a cause, counted in `stats`, and raised if the user asks for it.
+
+Rejected: to encode in the training thread and give bytes to the workers. The histogram of a large layer would cost
+milliseconds a step.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument import forks, framework
-from instrument.collect import beside, checks, complaints, ops
-from instrument.collect.added import Added
+from instrument.collect import ops, validate
+from instrument.collect import system_metrics as metrics_thread
 from instrument.collect.convert import to_array, to_image, to_scalar
+from instrument.collect.hparams import HparamsSession
 from instrument.collect.options import RecordOptions
-from instrument.collect.session import Ending, Session, close, end_of
+from instrument.collect.pending import Pending, ValueWarnings, warn_of_unrecorded
+from instrument.collect.system_metrics import SystemMetrics
 from instrument.errors import RecordingError
 from instrument.values import FINISHED, End, Event, Item
 from instrument.write import resume
+from instrument.write.diagnostics import error_text
 from instrument.write.limits import is_too_large
+from instrument.write.resume import Ending
 from instrument.write.sink import Sink, Stats
 
 _MOST_KNOWN_NAMES = 10_000
@@ -88,37 +105,38 @@ class SummaryRecord:
             log_dir, file_prefix, file_suffix, num_process, max_file_size, raise_exception, export_options, on_full,
             queue_bytes, system_metrics, dialect,
         )  # fmt: skip
-        self._network = checks.check_network("network", network)
+        self._network = validate.check_network("network", network)
         self._mode = "train"
-        self._complaints = complaints.Complaints(options.raise_exception)
+        self._warnings = ValueWarnings(options.raise_exception)
         self._known_names: set[str] = set()
         self._lock = threading.RLock()
         self._is_busy = self._is_fork = self._is_over = False
         self._raises = options.raise_exception
         self._dialect = options.dialect
-        self._session = Session() if options.dialect != "mindspore" else None
+        self._session = HparamsSession() if options.dialect != "mindspore" else None
         self._sink = options.open_sink()
         resume.warn_if_resumed(self._sink.path)
-        self._added = Added(self._sink)
+        self._pending = Pending(self._sink)
         #: What samples the system for this recorder.
-        self.beside = beside.start(options.directory, options.system_interval, self._write_beside)
+        self.metrics = metrics_thread.start(options.directory, options.system_interval, self._write_sample)
         # At exit, and when dropped.
         self._ending = Ending(options.max_file_bytes)
-        self._close_sink = weakref.finalize(self, _close, self._added, self.beside, self._sink, self._ending)
+        self._close_sink = weakref.finalize(self, _close, self._pending, self.metrics, self._sink, self._ending)
         ops.gather()  # whatever ran before this recorder was made is not its business, but that of those open before
-        self._inbox = ops.Inbox()
+        #: Where summary operators leave their values for this recorder.
+        self.inbox = ops.Inbox()
         forks.register(self)
 
     # ------------------------------------------------------------------ what a user calls
 
     @property
     def log_dir(self) -> str:
-        """The path of the event file; with `dialect="tensorboard"` of that with scalars."""
+        """Return the path of the event file; with `dialect="tensorboard"` of that with scalars."""
         return self._sink.path
 
     @property
     def stats(self) -> Stats:
-        """What became of the events so far; see `Stats`."""
+        """Return what became of the events so far; see `Stats`."""
         stats = self._sink.stats
         return replace(stats, bytes=stats.bytes + self._ending.bytes) if self._ending.bytes else stats
 
@@ -128,10 +146,10 @@ class SummaryRecord:
         Raises:
             ValueError: another mode.
         """
-        checks.check_mode(mode)
+        validate.check_mode(mode)
         ops.gather()  # what ran so far belongs to the mode that ends here
         self._mode = mode
-        self._inbox.is_open = mode == "train"
+        self.inbox.is_open = mode == "train"
 
     def add_value(self, plugin: str, name: str, value: Any) -> None:
         """Add a value to the next `record`. The value is copied: what becomes of it later changes nothing.
@@ -159,28 +177,28 @@ class SummaryRecord:
             RecordingError: with `raise_exception=True`, the recorder is closed; by default that is logged once.
         """
         if type(name) is not str or name not in self._known_names:
-            checks.check_plugin(plugin)
-            name = checks.check_name(name)
+            validate.check_plugin(plugin)
+            name = validate.check_name(name)
             if self._is_over:
-                self._complaints.of_use(self._sink.path, self._is_fork)
+                self._warnings.refuse_use(self._sink.path, self._is_fork)
                 return
             if len(self._known_names) < _MOST_KNOWN_NAMES:
                 self._known_names.add(name)
         if plugin == "scalar":
             number = to_scalar(value, name)
             with self._lock:  # another thread may record meanwhile
-                scalars = self._added.scalars
+                scalars = self._pending.scalars
                 is_second = name in scalars
                 scalars[name] = number
-        elif plugin in checks.ARRAY_PLUGINS:
+        elif plugin in validate.ARRAY_PLUGINS:
             array, dtype = (to_image(value, name), "") if plugin == "image" else to_array(value, name, plugin)
             is_second = self._add_copy(plugin, name, array, dtype)
         else:
-            checks.check_plugin(plugin)
-            self.add_item(checks.message_item(plugin, name, value, self._dialect))
+            validate.check_plugin(plugin)
+            self.add_item(validate.message_item(plugin, name, value, self._dialect))
             return
         if is_second:
-            self._complaints.of_second(plugin, name)
+            self._warnings.warn_of_second(plugin, name)
 
     def record(self, step: int, train_network: Any = None, plugin_filter: Callable[[str], bool] | None = None) -> bool:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
@@ -203,23 +221,22 @@ class SummaryRecord:
             ValueError: `step` is negative, or beyond 64 bits.
             RecordingError: with `raise_exception=True`, what could not be written, or the recorder is closed.
         """
-        number = step if type(step) is int and 0 <= step < 2**63 else checks.check_step(step)
+        number = step if type(step) is int and 0 <= step < 2**63 else validate.check_step(step)
         if train_network is not None or plugin_filter is not None:
-            checks.check_network("train_network", train_network)
-            checks.check_filter(plugin_filter)
+            validate.check_record(train_network, plugin_filter)
         if self._raises:
             self._raise_error()
         if self._is_over:
-            self._complaints.of_use(self._sink.path, self._is_fork)
+            self._warnings.refuse_use(self._sink.path, self._is_fork)
             return False
         with self._lock:
             if self._is_busy:
-                self._complaints.say("nested", "A signal handler's record(), inside another call, is refused.")
+                self._warnings.warn_once("nested", "A signal handler's record(), inside another call, is refused.")
                 return False
             self._is_busy = True
             try:
-                if self.beside is not None:
-                    self.beside.reach(number)
+                if self.metrics is not None:
+                    self.metrics.reach(number)
                 return self._record(number, train_network, plugin_filter)
             finally:
                 self._is_busy = False
@@ -228,10 +245,10 @@ class SummaryRecord:
         if self._network is not None:
             self._add_graph(train_network)
         ops.gather(step)
-        for item in self._inbox.take() if self._inbox.items else ():
+        for item in self.inbox.take() if self.inbox.items else ():
             if self._mode == "train":
                 self.add_item(item)
-        scalars, items = self._added.take(plugin_filter)
+        scalars, items = self._pending.take(plugin_filter)
         return self._write(step, items, scalars)
 
     def flush(self, sync: bool = False) -> None:
@@ -263,16 +280,16 @@ class SummaryRecord:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *traceback: object) -> None:
-        self.close_as(end_of(error))
+        self.close_as(resume.end_of(error))
 
     # ------------------------------------------------------------------ for the collector
 
     def close_as(self, end: End) -> None:
-        """`close`, and say in the files how the recorder ended."""
-        self._inbox.close()
+        """Close the recorder, and write down how it ended."""
+        self.inbox.close()
         self._network = None
-        if self.beside is not None:
-            self.beside.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
+        if self.metrics is not None:
+            self.metrics.stop(waits=not self._is_busy)  # a signal handler may be inside of what that waits for
         if self._session is not None and not self._is_fork:
             self._session.end(self._sink, end.status == FINISHED)
         if self._ending.end is not None:
@@ -281,30 +298,25 @@ class SummaryRecord:
         self._close_sink()
         self._raise_error()
 
-    @property
-    def inbox(self) -> ops.Inbox:
-        """Where summary operators leave their values for this recorder."""
-        return self._inbox
-
     def add_item(self, item: Item) -> None:
         """Add a checked item to the next `record`."""
         with self._lock:
-            is_second = self._added.add(item)
+            is_second = self._pending.add(item)
         if is_second:
-            self._complaints.of_second(item.kind, item.tag)
+            self._warnings.warn_of_second(item.kind, item.tag)
 
     def write(self, step: int, items: list[Item]) -> bool:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
         with self._lock:
-            self._added.keep()
+            self._pending.keep()
         event = Event.of(step, 0.0, items)
         return self._write(step, event.items, event.scalars)
 
     def abandon(self) -> None:
-        """In a forked child: its `record` will be refused; whoever held the lock in the parent does not exist here."""
+        """Refuse every call in a forked child; the thread that held the lock in the parent does not exist here."""
         self._is_fork = True
         self._ending.end = None
-        self._added.clear()
+        self._pending.clear()
         self._end()
         self._lock = threading.RLock()
 
@@ -314,10 +326,10 @@ class SummaryRecord:
         self._is_over = True
         self._known_names.clear()  # `add_value` looks only at others whether there is still a recorder
 
-    def _write_beside(self, event: Event) -> None:
-        """In the thread that samples: an event between those of this recorder; none of its errors is taken."""
+    def _write_sample(self, event: Event) -> None:
+        """Write an event of the thread that samples, between those of this recorder; none of its errors is taken."""
         with self._lock:
-            self._added.keep()
+            self._pending.keep()
             self._sink.write(event, emit=False)
         self._sink.emit()  # a logging handler may want to record something
 
@@ -328,7 +340,7 @@ class SummaryRecord:
         if scalars:
             total = sum(scalars.values())
             if total - total != 0.0:  # one of them, or their sum, is NaN or an infinity
-                self._complaints.of_strange(step, scalars)
+                self._warnings.warn_of_nonfinite(step, scalars)
         elif not items:
             return True
         event = Event(step, time.time(), items, scalars)
@@ -343,7 +355,7 @@ class SummaryRecord:
     def _write_without_large(self, step: int, items: Sequence[Item], scalars: Mapping[str, float]) -> bool:
         """Write all but the items that readers would pass over, which is said: False."""
         self._write(step, [item for item in items if not is_too_large(item)], scalars)
-        self._complaints.of_large(step, [item for item in items if is_too_large(item)])
+        self._warnings.refuse_large(step, [item for item in items if is_too_large(item)])
         return False
 
     def _add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str) -> bool:
@@ -352,25 +364,29 @@ class SummaryRecord:
             is_inside = self._is_busy
             self._is_busy = True
             try:
-                return self._added.add_copy(kind, tag, array, dtype, may_stage=not is_inside)
+                return self._pending.add_copy(kind, tag, array, dtype, may_stage=not is_inside)
             finally:
                 self._is_busy = is_inside
 
     def _add_graph(self, train_network: Any) -> None:
         model = framework.optimized_model_of(self._network) or framework.optimized_model_of(train_network)
-        if model is None:
-            self._complaints.of_no_graph()
-            return
-        self._network = None  # once is enough, and the network must not live as long as its recorder
-        self.add_value("graph", "train_network", model)
+        if model is not None:
+            self._network = None  # once is enough, and the network must not live as long as its recorder
+            self.add_value("graph", "train_network", model)
+        else:
+            text = "The network's graph is not recorded yet: it is not compiled, as in PyNative mode."
+            self._warnings.warn_once("graph", text)
 
     def _raise_error(self) -> None:
-        error = self._sink.take_error() if self._raises else None
-        if error is not None:
-            raise RecordingError(complaints.what_happened(error))
+        diagnostic = self._sink.take_error() if self._raises else None
+        if diagnostic is not None:
+            raise RecordingError(error_text(diagnostic))
 
 
-def _close(added: Added, sampled: beside.Beside | None, sink: Sink, ending: Ending) -> None:
+def _close(pending: Pending, metrics: SystemMetrics | None, sink: Sink, ending: Ending) -> None:
     """Close what a recorder holds, once; the recorder itself may be gone."""
-    complaints.of_unrecorded(sink.path, added.keys())
-    close(sampled, sink, ending)
+    warn_of_unrecorded(sink.path, pending.keys())
+    if metrics is not None:
+        metrics.stop()
+    sink.close()
+    ending.write(sink.path)

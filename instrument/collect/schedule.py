@@ -1,4 +1,4 @@
-"""Which step collects what; pure.
+"""Decide which step collects what.
 
 A step is due when a multiple of the frequency lies between it and the step before it, so that sink mode, whose hooks
 come once in many steps, misses nothing. The first step is always due; the collector takes the last one as well. Tensors
@@ -7,13 +7,18 @@ of `TensorSummary` are larger than all else and have a rule of their own: at mos
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from instrument.collect import sources
+
+log = logging.getLogger("instrument")
 
 DEFAULT_TENSOR_STEPS = 20
 
 
-class Due(NamedTuple):
+class StepPlan(NamedTuple):
     """What a step collects: `values` is everything but the tensors of summary operators."""
 
     values: bool
@@ -36,27 +41,40 @@ class Schedule:
     start: int
     total_steps: int | None
 
-    def due(self, step: int, previous: int) -> Due:
-        """What `step` collects when the hook before it came at step `previous` (`start` for the first one)."""
+    @classmethod
+    def of_training(cls, params: Any, collect_freq: int, tensor_freq: int | None, start: int) -> Schedule:
+        """Return the schedule of a training with these callback parameters."""
+        if sources.get(params, "dataset_sink_mode"):
+            log.info(
+                "Dataset sink mode: hooks come once in %s steps. collect_freq=%d still counts steps; a hook collects "
+                "when a multiple lies between it and the one before.", sources.get(params, "sink_size", "many"),
+                collect_freq,
+            )  # fmt: skip
+        epochs, batches = sources.get(params, "epoch_num"), sources.get(params, "batch_num")
+        total = epochs * batches if isinstance(epochs, int) and isinstance(batches, int) and batches > 0 else None
+        return cls(collect_freq, tensor_freq, start, total)
+
+    def due(self, step: int, previous: int) -> StepPlan:
+        """Return what `step` collects when the hook before it came at step `previous` (`start` for the first one)."""
         if previous == self.start:
-            return Due(True, True)
+            return StepPlan(True, True)
         values = _crosses(previous, step, self.collect_freq)
         freq, limit = self._tensor_rule()
         collected = 1 + previous // freq - (self.start + 1) // freq
-        return Due(values, _crosses(previous, step, freq) and (limit is None or collected < limit))
+        return StepPlan(values, _crosses(previous, step, freq) and (limit is None or collected < limit))
 
     def is_last(self, step: int) -> bool:
         """Return True for the last step, if its number is known."""
         return self.total_steps is not None and step - self.start == self.total_steps
 
     @property
-    def at_the_end(self) -> Due:
-        """What the last step collects that was not due: tensors where they go with everything else."""
+    def at_the_end(self) -> StepPlan:
+        """Return what the last step collects that was not due: tensors where they go with everything else."""
         freq, limit = self._tensor_rule()
-        return Due(True, freq == self.collect_freq and limit is None)
+        return StepPlan(True, freq == self.collect_freq and limit is None)
 
     def _tensor_rule(self) -> tuple[int, int | None]:
-        """The frequency for tensors, and at how many steps they end."""
+        """Return the frequency for tensors, and the number of steps after which they end."""
         if self.tensor_freq is not None:
             return self.tensor_freq, None
         if self.total_steps is None:

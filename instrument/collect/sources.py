@@ -1,7 +1,7 @@
-"""Loss, learning rate, inputs, weights and graph out of what a callback is told.
+"""Find loss, learning rate, inputs and weights in the parameters that a callback gets.
 
-Each function takes the callback parameters (or an optimiser) and gives named values, or raises `Uncollectable` with the
-reason in words; whoever calls it says that once.
+Each function takes the callback parameters (or an optimiser) and returns named values, or raises `Uncollectable` with
+the reason, which the caller logs once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Uncollectable(Exception):
 
 
 def get(params: Any, name: str, default: Any = None) -> Any:
-    """A callback parameter that need not be there. MindSpore's parameters raise `KeyError` for what they lack."""
+    """Return a callback parameter, or the default. MindSpore's parameters raise `KeyError` for what they lack."""
     try:
         value = getattr(params, name)
     except (AttributeError, KeyError):
@@ -44,7 +44,7 @@ def steps_between_hooks(params: Any) -> int:
 
 
 def loss(params: Any) -> float:
-    """The loss of a step: the network's output or its first element, the mean of a vector (as `LossMonitor` has it).
+    """Return the loss of a step: the network's output or its first element, the mean of a vector (as in `LossMonitor`).
 
     A dictionary's loss is its `"loss"` entry.
     """
@@ -69,7 +69,7 @@ def loss(params: Any) -> float:
 
 
 def optimizer(params: Any) -> Any:
-    """The optimiser that the model was given, or the one inside the network."""
+    """Return the optimiser that the model was given, or the one inside the network."""
     candidate = get(params, "optimizer")
     if candidate is None and (network := get(params, "train_network")) is not None:
         for _, cell in network.cells_and_names():
@@ -83,7 +83,7 @@ def optimizer(params: Any) -> Any:
 
 
 def learning_rates(opt: Any, is_initial: bool = False) -> dict[str, float]:
-    """The learning rate of the step that has just ended, by tag; one a group where groups have their own.
+    """Return the learning rate of the step that has just ended, by tag; one a group if groups have their own.
 
     With `is_initial` the first rate of a schedule; a rate without one is what it is now.
     """
@@ -121,7 +121,7 @@ def _rate_at(rate: Any, opt: Any, is_initial: bool) -> float:
 
 
 def input_images(params: Any) -> Any:
-    """The first column of the batch that the step was given."""
+    """Return the first column of the batch that the step was given."""
     element = get(params, "train_dataset_element")
     if isinstance(element, Mapping):
         element = list(element.values())
@@ -134,7 +134,7 @@ def input_images(params: Any) -> Any:
 
 
 def weights(opt: Any, pattern: re.Pattern[str] | None) -> Iterator[tuple[str, Any]]:
-    """Tag and tensor of the parameters whose name `pattern` matches at its start, or of the first five."""
+    """Yield tag and tensor of the parameters whose name `pattern` matches at its start, or of the first five."""
     parameters = list(opt.parameters)
     if pattern is None:
         chosen = parameters[:DEFAULT_PARAMETERS]
@@ -147,15 +147,15 @@ def weights(opt: Any, pattern: re.Pattern[str] | None) -> Iterator[tuple[str, An
 
 
 def metrics(params: Any) -> dict[str, Any]:
-    """The metrics of the evaluation that has just ended, by name."""
-    found = get(params, "metrics")
-    if not isinstance(found, Mapping):
+    """Return the metrics of the evaluation that has just ended, by name."""
+    results = get(params, "metrics")
+    if not isinstance(results, Mapping):
         raise Uncollectable("the evaluation gave no metrics")
-    return dict(found)
+    return dict(results)
 
 
 def innermost_network(network: Any) -> Any:
-    """The user's network inside the cells that train it (loss, optimiser, scaling)."""
+    """Return the user's network inside the cells that train it (loss, optimiser, scaling)."""
     for _, cell in network.cells_and_names():
         if hasattr(cell, "_backbone"):
             network = cell._backbone

@@ -1,4 +1,4 @@
-"""What the host, the process and its device are doing, as numbers by tag: `system/cpu_percent` and so on.
+"""Sample what the host, the process and its device are doing, as numbers by tag: `system/cpu_percent` and so on.
 
 Counters of the system become rates between two samples. The process's figures are those of it and all processes below
 it: workers of data sets, and our own. What cannot be had is named once and left out of the sample; the rest is there.
@@ -22,7 +22,7 @@ _LOOPBACK = "lo"
 
 
 def load_psutil() -> Any:
-    """The module.
+    """Import psutil.
 
     Raises:
         ImportError: it is not installed.
@@ -72,20 +72,20 @@ class System:
         self.sample()
 
     def sample(self) -> dict[str, float]:
-        """The numbers of this moment, by tag; rates (`..._per_second`, `process_cpu_percent`) since the last sample."""
-        found: dict[str, float] = {}
-        for what, read in self._readers.items():
+        """Return the numbers of this moment by tag; rates (`..._per_second`, `process_cpu_percent`) since the last."""
+        numbers: dict[str, float] = {}
+        for subject, read in self._readers.items():
             try:
-                found.update(read())
-            except Exception as error:  # noqa: BLE001  whatever a strange host raises: the others can be had
-                self._say(what, error)
-        return {SAMPLED + name: float(value) for name, value in found.items()}
+                numbers.update(read())
+            except Exception as error:  # noqa: BLE001  the edge: whatever a strange host raises, the others can be had
+                self._warn_once_of(subject, error)
+        return {SAMPLED + name: float(value) for name, value in numbers.items()}
 
-    def _say(self, what: str, error: Exception) -> None:
-        if what not in self._failed:
-            self._failed.add(what)
+    def _warn_once_of(self, subject: str, error: Exception) -> None:
+        if subject not in self._failed:
+            self._failed.add(subject)
             text = "system_metrics: the %s cannot be had (%s: %s). The other metrics are recorded; this is said once."
-            log.warning(text, what, type(error).__name__, error)
+            log.warning(text, subject, type(error).__name__, error)
 
     # ------------------------------------------------------------------ the host
 
@@ -119,7 +119,7 @@ class System:
 
     def _network_traffic(self) -> dict[str, float]:
         counted = self._psutil.net_io_counters(pernic=True, nowrap=False)
-        traffic = {name: (one.bytes_recv, one.bytes_sent) for name, one in counted.items() if name != _LOOPBACK}
+        traffic = {name: (card.bytes_recv, card.bytes_sent) for name, card in counted.items() if name != _LOOPBACK}
         names = ("network_received_bytes_per_second", "network_sent_bytes_per_second")
         return self._networks.named(names, traffic)
 
@@ -130,27 +130,27 @@ class System:
         return {"process_count": len(self._family)}
 
     def _below(self) -> list[Any]:
-        """psutil looks through all processes of the host for that, of which there may be thousands."""
+        """Return the processes below this one. psutil looks through all of the host, perhaps thousands."""
         if not self._has_lists:
             return list(self._process.children(recursive=True))
-        known = {process.pid: process for process in self._family[1:]}
-        found = []
+        earlier = {process.pid: process for process in self._family[1:]}
+        processes = []
         for pid in descendants(self._process.pid):
             try:
-                found.append(known.get(pid) or self._psutil.Process(pid))
+                processes.append(earlier.get(pid) or self._psutil.Process(pid))
             except self._psutil.NoSuchProcess:
                 continue  # it has ended meanwhile
-        return found
+        return processes
 
     def _each(self, get: Callable[[Any], Any]) -> dict[Any, Any]:
-        """What each process says; one that ended meanwhile says nothing."""
-        found = {}
+        """Return what `get` returns for each process that has not ended meanwhile."""
+        results = {}
         for process in self._family:
             try:
-                found[process] = get(process)
+                results[process] = get(process)
             except self._psutil.NoSuchProcess:
                 continue
-        return found
+        return results
 
     def _process_cpu(self) -> dict[str, float]:
         def seconds(process: Any) -> tuple[float]:
@@ -186,30 +186,29 @@ class System:
             self._device = framework.device_memory()
         except Exception as error:  # noqa: BLE001  recording goes on without it
             self._device = None
-            self._say("memory of the device", error)
+            self._warn_once_of("memory of the device", error)
 
     def _device_memory(self) -> dict[str, float]:
-        found = self._device
-        if found is None:
+        if self._device is None:
             return {}
         names = ("device_memory_allocated_bytes", "device_memory_reserved_bytes")
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, self._device, strict=True))
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below one, out of the lists that Linux keeps of each thread's children."""
-    found: list[int] = []
+    """Return the processes below one, from the lists that Linux keeps of each thread's children."""
+    below: list[int] = []
     queue = [pid]
     while queue:
         parent = queue.pop()
         try:
             for thread in os.listdir(f"/proc/{parent}/task"):
                 children = _numbers(f"/proc/{parent}/task/{thread}/children")
-                found += children
+                below += children
                 queue += children
         except FileNotFoundError:
             continue  # it has ended
-    return found
+    return below
 
 
 def _numbers(path: str) -> list[int]:
@@ -234,7 +233,7 @@ class _Rates:
         self._at = 0.0
 
     def named(self, names: tuple[str, ...], counters: Mapping[Hashable, tuple[float, ...]]) -> dict[str, float]:
-        """Each name's rate, a second, since the call before; nothing the first time. `counters` have one for each."""
+        """Return the rate of each name, a second, since the last call; nothing the first time."""
         now = time.monotonic()
         before, self._before = self._before, counters
         passed, self._at = now - self._at, now
@@ -249,5 +248,5 @@ class _Rates:
 
 
 def _growth(before: float, now: float) -> float:
-    """A counter that is lower than before began anew."""
+    """Return the growth of a counter, which began anew if it is lower than before."""
     return now - before if now >= before else now

@@ -1,10 +1,23 @@
-"""One training of a collector while it is under way: how far it has come, and what its network gave last."""
+"""Follow a training while it is under way, and count the steps and epochs that several trainings of a run make up.
+
+MindSpore counts the steps of each `model.train` from 1. A collector that is used again goes on counting, so that
+nothing of the training before is replaced:
+
+- A training that begins at step 0, as MindSpore's do, goes on where the one before ended.
+- With `initial_epoch=n` it goes on behind epoch n: at the step at which this collector saw that epoch end, else at n
+  times the steps of an epoch.
+- A framework that begins at a later step counts by itself, and is believed.
+"""
 
 from __future__ import annotations
 
+import logging
+import weakref
 from typing import Any
 
 from instrument.collect import sources
+
+log = logging.getLogger("instrument")
 
 
 class Training:
@@ -61,9 +74,102 @@ class Training:
 
     @property
     def reached(self) -> int:
-        """The last step whose network has run: a callback may evaluate before or after the collector hears of its end.
+        """Return the last step whose network has run: a callback may evaluate before the collector hears of its end.
 
         A step that has begun counts, unless the network has not given anything new since.
         """
         gives_new = self._has_new_outputs or (self.outputs is None and self._ended == self._first)
         return self._ended if gives_new and self._outputs_now is self.outputs else self.begun
+
+
+class StepCount:
+    """Steps as the run counts them: `last` is the last one that ended, `first` the last one before the training."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.first = 0
+        #: The last epoch, counted likewise.
+        self.epoch = 0
+        self._offset = 0
+        self._epoch_offset = 0
+        self._epoch_ends: dict[int, int] = {}
+        self._counts_itself = False
+        self._is_new = True
+
+    def begin(self, step: int) -> None:
+        """Begin a training of which MindSpore says that so many steps are done."""
+        self._counts_itself = step > 0
+        self._is_new = True
+        if not self._counts_itself:
+            self._offset = self.last
+        self.last = self.first = self.of(step)
+
+    def begin_epoch(self, number: int, steps_per_epoch: int | None) -> None:
+        """Begin an epoch with the number that MindSpore gives it, from 1."""
+        if self._is_new:
+            self._is_new = False
+            self._epoch_offset = self.epoch if number == 1 and not self._counts_itself else 0
+            if number > 1 and not self._counts_itself:
+                self._go_on_behind(number - 1, steps_per_epoch)
+        self.epoch = number + self._epoch_offset
+
+    def _go_on_behind(self, epoch: int, steps_per_epoch: int | None) -> None:
+        if epoch in self._epoch_ends:
+            self._offset = self._epoch_ends[epoch]
+        elif steps_per_epoch is not None:
+            self._offset = epoch * steps_per_epoch
+        self.last = self.first = self._offset
+
+    def end_epoch(self) -> None:
+        self._epoch_ends[self.epoch] = self.last
+
+    def of(self, step: int) -> int:
+        """Return the number that a step of the training has in the run."""
+        return step + self._offset
+
+    @property
+    def is_shifted(self) -> bool:
+        """True if MindSpore numbers the steps otherwise."""
+        return self._offset > 0
+
+    def epoch_of(self, number: int) -> int:
+        """Return the number that an epoch of the training has in the run."""
+        return number + self._epoch_offset
+
+
+class ContinuedNotice:
+    """Log once that steps are not counted from 1, and once that another network's are counted behind them."""
+
+    def __init__(self) -> None:
+        self._network: weakref.ref[Any] | None = None
+        self._has_logged = self._has_logged_another = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_network": None}  # a copy knows no network
+
+    def look(self, count: StepCount, before: int, network: Any, directory: str) -> None:
+        """Look at a training that begins; `before` is the last step of the one before it, 0 for none."""
+        is_another = self._network is not None and self._network() is not network
+        self._network = None if network is None else weakref.ref(network)
+        if before and count.is_shifted and not self._has_logged:
+            self._has_logged = True
+            log.warning(
+                "The first step of this training is recorded as step %d, as the training before it ended at step %d; "
+                "MindSpore calls it step 1. This is said once a collector.", count.first + 1, before,
+            )  # fmt: skip
+        if before and is_another and not self._has_logged_another:
+            self._has_logged_another = True
+            log.warning(
+                "This training has another network than the one before it; its steps are recorded behind those of that "
+                "one, under the same tags in %s. For a run of its own, give it a collector and a directory of its own.",
+                directory,
+            )
+
+    def look_at_epoch(self, count: StepCount, epoch: int) -> None:
+        """Look at a training that has gone on behind an epoch, by `initial_epoch`."""
+        if not self._has_logged:
+            self._has_logged = True
+            log.warning(
+                "The first step of this training is recorded as step %d, as initial_epoch is %d; MindSpore calls it "
+                "step 1. This is said once a collector.", count.first + 1, epoch,
+            )  # fmt: skip

@@ -1,4 +1,4 @@
-"""All points of a plane: those that are finished already are taken from disk, the others computed, and each is kept."""
+"""Compute the losses at all points of a plane: finished ones come from disk, the others are computed and stored."""
 
 from __future__ import annotations
 
@@ -6,54 +6,64 @@ import hashlib
 import logging
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import mindspore
 import numpy as np
-from mindspore import train
 from numpy.typing import NDArray
 
 from instrument._version import __version__
 from instrument.landscape import samples
-from instrument.landscape.crowd import Crowd, Rows, Values, check_executor, here
-from instrument.landscape.evaluate import Evaluator, known
+from instrument.landscape.callback_pickle import pickled
+from instrument.landscape.checkpoint_store import CheckpointStore, StoredState
+from instrument.landscape.dispatch import Dispatcher, Evaluator, Rows, Values, evaluate_here
 from instrument.landscape.forward import Form, Forward
-from instrument.landscape.parts import EvaluationError, Parts, parts_of
+from instrument.landscape.model_parts import NETWORK_ERRORS, Callback, EvaluationError, Parts
 from instrument.landscape.plane import Plane
 from instrument.landscape.progress import Progress, Report
 from instrument.landscape.samples import Samples
-from instrument.landscape.sending import pickled
 from instrument.landscape.weights import Tensors
-from instrument.landscape.work import State, Work
 
 log = logging.getLogger("instrument")
 
-#: What a network raises that does not fit its samples or its form.
-_OF_NETWORKS = (EvaluationError, TypeError, ValueError, RuntimeError, AttributeError)
-
 
 @dataclass(frozen=True)
-class Question:
-    """What is to be computed, and how. `others` are the tensors of the path's checkpoints but the last."""
+class Options:
+    """How a landscape is computed, and where its event and its unfinished points go (`output`).
+
+    `parts` are what `callback` returned in this process; `samples` is the number of samples that was asked for.
+    """
+
+    callback: Callback
+    parts: Parts
+    metrics: list[str]
+    samples: int
+    unfold: bool
+    executor: Executor | None
+    report: Report | None
+    output: str
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A plane to compute. `others` are the tensors of the path's checkpoints but the last."""
 
     tag: str
     plane: Plane
     others: Sequence[Tensors]
-    callback: Callable[[], Any]
-    samples: int
-    metrics: Sequence[str] = ()
-    unfold: bool = True
-    executor: Executor | None = None
-    report: Report | None = None
+    options: Options
 
 
 @dataclass
-class Answer:
-    """`values` (points, 1 + metrics) are NaN where `is_done` (points,) is False; columns are the loss and `metrics`."""
+class Result:
+    """`values` (points, 1 + metrics) are NaN where `is_done` (points,) is False; columns are the loss and `metrics`.
+
+    `difference` is the largest relative difference between losses in this `form` and in the plain one. `resumed` is
+    the number of points that an earlier process computed.
+    """
 
     values: Values
     is_done: NDArray[np.bool_]
@@ -64,203 +74,163 @@ class Answer:
     resumed: int
 
 
-def compute(question: Question, parts: Parts, directory: str, on_level: Callable[[int, Answer], None]) -> Answer:
-    """Compute all points; `on_level` is told when a level of the grid is whole.
-
-    Args:
-        parts: what the question's callback gave in this process.
-        directory: under which unfinished work is kept.
+def compute(job: Job, on_level: Callable[[int, Result], None]) -> Result:
+    """Compute all points; call `on_level` when a level of the grid is whole.
 
     Raises:
-        Busy: another process computes the same.
+        AlreadyComputing: another process computes the same.
         EvaluationError: the network fails, or its loss is no number.
         OSError: the directory cannot be written.
     """
-    check_executor(question.executor)
     with ExitStack() as stack:
-        work = stack.enter_context(Work(directory, question.tag, _digest(question)))
-        state, taken, forward = _begin(question, parts, work, stack)
-        evaluator = Evaluator(forward, question.plane)
-        answer = _resumed(question, work, state, taken)
-        _finish(question, evaluator, answer, work, on_level)
-        work.remove()
-        return answer
+        store = stack.enter_context(CheckpointStore(job.options.output, job.tag, _digest(job)))
+        state, taken, forward = _begin(job, store, stack)
+        result = _resumed(job, store, state, taken)
+        _finish(job, Evaluator(forward, job.plane), result, store, on_level)
+        store.remove()
+        return result
 
 
-def _digest(question: Question) -> str:
-    state = hashlib.sha256(question.plane.digest().encode())
-    for tensors in question.others:
+def _digest(job: Job) -> str:
+    """Return what a computation is found by again; never change it without need, or unfinished ones are lost."""
+    state = hashlib.sha256(job.plane.digest().encode())
+    for tensors in job.others:
         for name, values in tensors.items():
             state.update(name.encode())
             state.update(values.tobytes())
-    state.update(repr((question.samples, list(question.metrics), question.unfold)).encode())
+    options = job.options
+    state.update(repr((options.samples, list(options.metrics), options.unfold)).encode())
     return state.hexdigest()
 
 
 # ---------------------------------------------------------------- from the start, or where another one ended
 
 
-def _begin(question: Question, parts: Parts, work: Work, stack: ExitStack) -> tuple[State, Samples, Forward]:
-    """The samples and the form of the computation, of an earlier process where its points can be gone on with."""
-    taken = samples.take(parts.dataset, question.samples)
-    metrics = {name: parts.metrics[name] for name in question.metrics}
-    earlier = work.load()
-    if earlier is not None and earlier[0].versions == _versions() and _may_go_on(earlier[1], taken, parts, question):
+def _begin(job: Job, store: CheckpointStore, stack: ExitStack) -> tuple[StoredState, Samples, Forward]:
+    """Return samples and form of the computation: those of an earlier process if its points can be used."""
+    options = job.options
+    taken = samples.take(options.parts.dataset, options.samples)
+    metrics = {name: options.parts.metrics[name] for name in options.metrics}
+    earlier = store.load()
+    if earlier is not None and earlier[0].versions == _versions() and _can_resume(job, earlier[1], taken):
         state, taken = earlier
-        forward = stack.enter_context(Forward(parts, taken, metrics))
-        found = _origin(question, forward, Form(state.graph, state.joined, state.unfold, state.early))
-        if found is not None and np.array_equal(found, state.origin, equal_nan=True):
+        forward = stack.enter_context(Forward(options.parts, taken, metrics))
+        origin = _origin(job, forward, state.form)
+        if origin is not None and np.array_equal(origin, state.origin, equal_nan=True):
             return state, taken, forward
-        log.info(
-            "%s: the loss at the last checkpoint is another than before; all points are computed anew.", question.tag
-        )
+        log.info("%s: the loss at the last checkpoint is another than before; all points are computed anew.", job.tag)
         forward.close()
-        taken = samples.take(parts.dataset, question.samples)
-    forward = stack.enter_context(Forward(parts, taken, metrics))
-    state = _first(question, forward, taken)
-    work.begin(state, taken)
+        taken = samples.take(options.parts.dataset, options.samples)
+    forward = stack.enter_context(Forward(options.parts, taken, metrics))
+    state = _first_state(job, forward, taken)
+    store.begin(state, taken)
     return state, taken, forward
 
 
-def _origin(question: Question, forward: Forward, form: Form) -> Values | None:
-    """What an earlier process computed first; None where the network is another by now, and cannot be taken so."""
+def _origin(job: Job, forward: Forward, form: Form) -> Values | None:
+    """Return the values at the origin; None if the network is another by now, and has no such form."""
     try:
         forward.use(form)
-        return Evaluator(forward, question.plane).at_point(question.plane.origin_point)
-    except _OF_NETWORKS as error:
+        return Evaluator(forward, job.plane).at_point(job.plane.origin_point)
+    except NETWORK_ERRORS as error:
         log.debug("The form %s cannot be taken: %s", form, error)
         return None
 
 
-def _may_go_on(before: Samples, now: Samples, parts: Parts, question: Question) -> bool:
-    """Whether the samples are the same; a dataset that shuffles gives others each time, and the first ones stay."""
+def _can_resume(job: Job, before: Samples, now: Samples) -> bool:
+    """Return True if the samples are the same, or the dataset shuffles: then the first ones stay."""
     if before.digest() == now.digest():
         return True
-    shuffles = samples.take(parts.dataset, question.samples).digest() != now.digest()
+    options = job.options
+    shuffles = samples.take(options.parts.dataset, options.samples).digest() != now.digest()
     log.info(
-        "%s: %s", question.tag,
+        "%s: %s", job.tag,
         "the dataset shuffles; the samples of the points that are finished are used for the others too." if shuffles
         else "the dataset has changed; all points are computed anew.",
     )  # fmt: skip
     return shuffles and before.count == now.count
 
 
-def _first(question: Question, forward: Forward, taken: Samples) -> State:
-    """Try the forms, and evaluate the origin."""
-    plane = question.plane
-    places = [known(forward, plane.origin)]
-    places.append(known(forward, question.others[0]) if question.others else plane.tensors(0))
+def _first_state(job: Job, forward: Forward, taken: Samples) -> StoredState:
+    """Choose the form, and evaluate the origin."""
+    plane = job.plane
+    places: list[Tensors] = [forward.own(plane.origin)]
+    places.append(forward.own(job.others[0]) if job.others else plane.tensors(0))
     try:
-        form, difference = forward.choose(question.unfold, places)
+        form, difference = forward.choose(job.options.unfold, places)
         origin = Evaluator(forward, plane).at_point(plane.origin_point)
     except EvaluationError:
         raise
-    except _OF_NETWORKS as error:
+    except NETWORK_ERRORS as error:
         raise EvaluationError(
             f"The network cannot be evaluated on the samples of callback_fn: {type(error).__name__}: {error}"
         ) from error
-    return State(
-        form.graph, form.joined, form.unfold, form.early, difference, list(question.metrics), _versions(),
+    return StoredState(
+        form.graph, form.joined, form.unfold, form.early, difference, list(job.options.metrics), _versions(),
         origin.tolist(), taken.digest(),
     )  # fmt: skip
 
 
 def _versions() -> dict[str, str]:
-    """What the last bits of a loss depend on."""
+    """Return what the last bits of a loss depend on."""
     return {
         "instrument": __version__, "mindspore": str(mindspore.__version__), "numpy": np.__version__,
         "python": platform.python_version(), "device": str(mindspore.get_context("device_target")),
     }  # fmt: skip
 
 
-def _resumed(question: Question, work: Work, state: State, taken: Samples) -> Answer:
-    columns, count = 1 + len(state.metrics), question.plane.count
+def _resumed(job: Job, store: CheckpointStore, state: StoredState, taken: Samples) -> Result:
+    columns, count = 1 + len(state.metrics), job.plane.count
     values, is_done = np.full((count, columns), np.nan), np.zeros(count, np.bool_)
-    before = work.finished(columns, count)
-    for point, row in before.items():
+    finished = store.finished(columns, count)
+    for point, row in finished.items():
         values[point], is_done[point] = row, True
-    values[question.plane.origin_point], is_done[question.plane.origin_point] = state.origin, True
-    form = Form(state.graph, state.joined, state.unfold, state.early)
-    return Answer(values, is_done, state.metrics, form, state.difference, taken.count, len(before))
+    values[job.plane.origin_point], is_done[job.plane.origin_point] = state.origin, True
+    return Result(values, is_done, state.metrics, state.form, state.difference, taken.count, len(finished))
 
 
 # ---------------------------------------------------------------- the points
 
 
 def _finish(
-    question: Question, evaluator: Evaluator, answer: Answer, work: Work, on_level: Callable[[int, Answer], None]
+    job: Job, evaluator: Evaluator, result: Result, store: CheckpointStore, on_level: Callable[[int, Result], None]
 ) -> None:
-    """All that is not done, coarse to fine."""
-    progress = Progress(question.tag, question.plane.count, int(answer.is_done.sum()), question.report)
+    """Compute all that is not done, coarse to fine."""
+    plane = job.plane
+    progress = Progress(job.tag, plane.count, int(result.is_done.sum()), job.options.report)
 
     def keep(point: int, row: Values) -> None:
-        work.add(point, row)
-        answer.values[point], answer.is_done[point] = row, True
+        store.add(point, row)
+        result.values[point], result.is_done[point] = row, True
         progress.step()
 
     try:
-        for point, tensors in zip(question.plane.true, question.others, strict=True):
-            if not answer.is_done[point]:
+        for point, tensors in zip(plane.true, job.others, strict=True):
+            if not result.is_done[point]:
                 keep(point, evaluator.at_checkpoint(tensors))
-        seconds = _seconds_of(evaluator)
-        source = _source(question, evaluator, work, seconds)
-        for level, points in enumerate(_levels(question.plane)):
-            for point, row in source([int(point) for point in points if not answer.is_done[point]]):
+        rows = _evaluation(job, evaluator, store)
+        for level, points in enumerate(_levels(plane)):
+            for point, row in rows([int(point) for point in points if not result.is_done[point]]):
                 keep(point, row)
-            on_level(level, answer)
+            on_level(level, result)
     finally:
         progress.close()
 
 
-def _seconds_of(evaluator: Evaluator) -> float:
-    """What a point takes; everything is compiled and warm by now."""
-    started = time.perf_counter()
-    evaluator.at_point(evaluator.plane.origin_point)
-    return time.perf_counter() - started
-
-
 def _levels(plane: Plane) -> Iterator[NDArray[np.intp]]:
-    """The points of each level of the grid; those of the path come with the first."""
+    """Yield the points of each level of the grid; those of the path come with the first."""
     for level, points in enumerate(plane.grid.order()):
         path = np.array(plane.projected, np.intp) if level == 0 else np.empty(0, np.intp)
         yield np.concatenate([path, points])
 
 
-def _source(question: Question, evaluator: Evaluator, work: Work, seconds: float) -> Callable[[list[int]], Rows]:
-    """What gives the rows of points, in any order."""
-    executor = question.executor
+def _evaluation(job: Job, evaluator: Evaluator, store: CheckpointStore) -> Callable[[list[int]], Rows]:
+    """Return the function that evaluates points, in any order: here, or by the executor."""
+    started = time.perf_counter()
+    evaluator.at_point(job.plane.origin_point)  # everything is compiled and warm by now
+    seconds = time.perf_counter() - started
+    executor = job.options.executor
     if executor is None:
-        return lambda points: here(points, evaluator)
-    work.share(question.plane.arrays(), pickled(question.callback))
-    crowd = Crowd(executor, evaluator, work.path, seconds)
-    return crowd.rows
-
-
-def prepare(callback: Callable[[], Any]) -> Parts:
-    """Call the user's function and check what it gives."""
-    if not callable(callback):
-        raise TypeError(f"callback_fn is a {type(callback).__name__}; expected a function without arguments.")
-    return parts_of(callback())
-
-
-def checked_metrics(parts: Parts, wanted: Any) -> list[str]:
-    """The names of the metrics that are computed beside the loss; None asks for none.
-
-    Raises:
-        TypeError, ValueError: there is no such metric, or it needs the output of a network that gives its loss only.
-    """
-    if wanted is None:
-        return []
-    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
-        raise TypeError(f"metrics is {wanted!r}; expected names of metrics that callback_fn gives, in a list.")
-    names = list(dict.fromkeys(str(name) for name in wanted))
-    unknown = [name for name in names if name not in parts.metrics]
-    if unknown:
-        raise ValueError(f"metrics has {unknown}; callback_fn gives those of the names {sorted(parts.metrics)}.")
-    names = [name for name in names if not isinstance(parts.metrics[name], train.Loss)]
-    if names and not parts.can_measure:
-        raise ValueError(
-            f"metrics has {names}, which need the network's output; the model of callback_fn computes its loss itself. "
-            "Give the Model a network and a loss_fn, or an eval_network beside, or ask for no metrics."
-        )
-    return names
+        return lambda points: evaluate_here(points, evaluator)
+    store.share(job.plane.arrays(), pickled(job.options.callback))
+    return Dispatcher(executor, evaluator, store.path, seconds).rows

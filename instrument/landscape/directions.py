@@ -1,4 +1,4 @@
-"""Two directions in the space of all weights, and where the checkpoints of a training lie on their plane.
+"""Compute two directions in the space of all weights, and where checkpoints lie on their plane.
 
 Weights are never put together into one matrix: a checkpoint is a list of flat arrays, one a tensor, and everything here
 goes over them in blocks. The principal axes of n checkpoints with P weights come from the n x n matrix of their inner
@@ -50,7 +50,7 @@ class Layout:
 
     @property
     def slices(self) -> list[slice]:
-        """Where each tensor lies in the flat vector."""
+        """Return the slice of the flat vector that each tensor takes."""
         ends = np.cumsum([0, *self.sizes]).tolist()
         return [slice(start, end) for start, end in pairwise(ends)]
 
@@ -79,7 +79,7 @@ class Axes:
 
 
 def principal_axes(path: Sequence[Weights], kind: str) -> Axes:
-    """The two leading principal axes of the checkpoints t_1 ... t_n.
+    """Compute the two leading principal axes of the checkpoints t_1 ... t_n.
 
     Args:
         path: the checkpoints in their order, at least three of which differ.
@@ -111,7 +111,7 @@ def principal_axes(path: Sequence[Weights], kind: str) -> Axes:
 
 
 def _inner_products(rows: Floats) -> Floats:
-    """rows @ rows.T"""
+    """Return rows @ rows.T."""
     whole = rows.shape[1] // _PIECE * _PIECE
     pieces = rows[:, :whole].reshape(len(rows), -1, _PIECE).transpose(1, 0, 2)
     rest = rows[:, whole:]
@@ -129,7 +129,7 @@ def _check_spread(singular: Floats, count: int) -> None:
 
 
 def with_sign(vectors: Floats) -> Floats:
-    """Each (P,) pointing where its entry of largest magnitude is positive."""
+    """Return the vectors, each pointing where its entry of largest magnitude is positive."""
     largest = np.argmax(np.abs(vectors), axis=1)
     signs = np.sign(vectors[np.arange(len(vectors)), largest])
     return np.asarray(vectors * signs[:, None])
@@ -140,13 +140,13 @@ def _size(path: Sequence[Weights]) -> int:
 
 
 def _rows(path: Sequence[Weights], kind: str) -> Iterator[tuple[slice, Floats]]:
-    """Block by block: where it lies in the flat vector, and the rows whose axes are looked for."""
+    """Yield, block by block, where it lies in the flat vector and the rows whose axes are looked for."""
     for place, block in _blocks(path):
         yield place, block - block.mean(axis=0) if kind == "centred" else block[:-1] - block[-1]
 
 
 def _blocks(path: Sequence[Weights]) -> Iterator[tuple[slice, Floats]]:
-    """(n, at most `_BLOCK`) weights of all checkpoints as float64, and where they lie in the flat vector."""
+    """Yield where a block lies in the flat vector, and its weights (n, at most `_BLOCK`) as float64."""
     offset = 0
     for tensors in zip(*path, strict=True):
         size = tensors[0].size
@@ -160,7 +160,7 @@ def _blocks(path: Sequence[Weights]) -> Iterator[tuple[slice, Floats]]:
 
 
 def unmoved(path: Sequence[Weights]) -> list[bool]:
-    """Of each tensor, whether it is the same in all checkpoints."""
+    """Return for each tensor True if it is the same in all checkpoints."""
     return [all(np.array_equal(tensor, tensors[0]) for tensor in tensors[1:]) for tensors in zip(*path, strict=True)]
 
 
@@ -168,13 +168,13 @@ def unmoved(path: Sequence[Weights]) -> list[bool]:
 
 
 def random_axes(layout: Layout, seed: int) -> Floats:
-    """(2, P) float64: two directions of independent standard normal entries; a seed gives the same ones everywhere."""
+    """Return two directions (2, P) of standard normal entries, float64; a seed gives the same ones everywhere."""
     generator = np.random.default_rng(seed)
     return generator.standard_normal((2, layout.size))
 
 
 def normalized(direction: Floats, origin: Weights, layout: Layout, how: str) -> Floats:
-    """The direction with the lengths of the weights at the origin.
+    """Return the direction with the lengths of the weights at the origin.
 
     Args:
         direction: (P,).
@@ -202,12 +202,12 @@ def _lengths(rows: Floats) -> Floats:
     return np.asarray(np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def _ratio(wanted: Floats, found: Floats) -> Floats:
-    return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+def _ratio(wanted: Floats, lengths: Floats) -> Floats:
+    return np.divide(wanted, lengths, out=np.zeros_like(wanted), where=lengths > 0)
 
 
 def without(direction: Floats, layout: Layout, is_out: Sequence[bool]) -> Floats:
-    """The direction with zeros for the tensors that are out."""
+    """Return the direction with zeros for the tensors that are out."""
     result = direction.copy()
     for place, out in zip(layout.slices, is_out, strict=True):
         if out:
@@ -219,7 +219,7 @@ def without(direction: Floats, layout: Layout, is_out: Sequence[bool]) -> Floats
 
 
 def cosine(directions: NDArray[np.floating]) -> float:
-    """Of the angle between two directions (2, P).
+    """Return the cosine of the angle between two directions (2, P).
 
     Raises:
         NoPlane: one of them is zero, or they are parallel.
@@ -244,7 +244,7 @@ def _inner(directions: NDArray[np.floating]) -> Floats:
 
 
 def project(path: Sequence[Weights], directions: NDArray[np.floating]) -> tuple[Floats, Floats]:
-    """Where checkpoints lie on the plane through the last one along two directions (2, P), by least squares.
+    """Project checkpoints onto the plane through the last one along two directions (2, P), by least squares.
 
     Returns:
         Coordinates (n, 2), the last being (0, 0), and the unexplained share (n,) of each: the length of what lies off

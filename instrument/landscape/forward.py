@@ -1,4 +1,4 @@
-"""One evaluation of the loss: put weights into the user's network, run it over the samples, without a trace behind.
+"""Evaluate the loss: put weights into the user's network, run it over the samples, and leave no trace behind.
 
 Beside the network as the user made it there are quicker forms of the same computation: compiled as a graph, all samples
 in one batch, convolutions as matrix products. Which one is taken is tried out with two sets of weights; a form whose
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from instrument.collect import ops as summary_operators
 from instrument.collect.convert import to_array
-from instrument.landscape.parts import EvaluationError, Parts
+from instrument.landscape.im2col import convolutions, first_convolution, im2col, with_columns, with_im2col
+from instrument.landscape.model_parts import NETWORK_ERRORS, EvaluationError, Parts
 from instrument.landscape.samples import Batch, Samples
-from instrument.landscape.unfold import convolutions, first_of, of_windows, unfolded, windows_of
 from instrument.landscape.weights import Tensors
 
 log = logging.getLogger("instrument")
@@ -45,7 +45,7 @@ class Form:
 
 
 class Forward:
-    """Evaluates the loss of a network at given weights. To be closed; a `with` block does it.
+    """Evaluate the loss of a network at given weights. To be closed; a `with` block does it.
 
     While it is open the network holds other weights than it came with, and is in evaluation mode; afterwards all is as
     it was, bit for bit.
@@ -83,6 +83,10 @@ class Forward:
 
     # ------------------------------------------------------------------ weights and losses
 
+    def own(self, tensors: Tensors) -> Tensors:
+        """Return the tensors that are parameters of the network; a checkpoint may hold the optimiser's beside them."""
+        return {name: values for name, values in tensors.items() if name in self.parameters}
+
     def put(self, tensors: Tensors) -> None:
         """Set parameters by name; they are cast to the parameter's own type."""
         for name, values in tensors.items():
@@ -91,13 +95,13 @@ class Forward:
             parameter.set_data(mindspore.Tensor(np.ascontiguousarray(values), parameter.dtype))
 
     def values(self) -> NDArray[np.float64]:
-        """(1 + metrics,): loss and metrics with the weights as they are, means over the samples."""
+        """Return loss and metrics (1 + metrics,) with the weights as they are, means over the samples."""
         total = 0.0
         for metric in self._metrics.values():
             metric.clear()
         for batch, size in zip(self._batches, self._sizes, strict=True):
             loss, output = self._cell(*batch)
-            total += _mean(loss) * size
+            total += float(np.mean(loss.asnumpy().astype(np.float64))) * size
             for metric in self._metrics.values():
                 self.parts.update(metric, output)
         return np.array([total / sum(self._sizes), *(_number(*metric) for metric in self._metrics.items())])
@@ -111,7 +115,7 @@ class Forward:
         if form.graph:
             self._form_stack.enter_context(_graph_mode())
         if form.unfold:
-            self._form_stack.enter_context(unfolded(self.parts.network))
+            self._form_stack.enter_context(with_im2col(self.parts.network))
         samples = self._samples.joined() if form.joined else self._samples
         batches = self._laid_out(first, samples.batches) if form.early else samples.batches
         self._sizes = samples.sizes
@@ -121,30 +125,30 @@ class Forward:
         self._gradient_cell = None
 
     def _first_convolution(self) -> Any:
-        """The convolution that is given the samples as they are; None where there is none."""
+        """Return the convolution that is given the samples as they are, or None."""
         batch = tuple(column[:1] for column in self._samples.batches[0])
         cell = self.parts.cell(with_output=False)
-        return first_of(self.parts.network, lambda: cell(*map(mindspore.Tensor, batch)), batch[0])
+        return first_convolution(self.parts.network, lambda: cell(*map(mindspore.Tensor, batch)), batch[0])
 
     def _laid_out(self, cell: Any, batches: Sequence[Batch]) -> Sequence[Batch]:
-        """The batches with windows instead of samples, and that convolution made for them."""
+        """Return the batches with windows instead of samples, and let the convolution take them."""
         if cell is None:
             raise EvaluationError("The network does not give the samples to a convolution as they are.")
-        found = [windows_of(cell, batch[0]) for batch in batches]
-        self._form_stack.enter_context(of_windows(cell, found[0][1]))
-        return [(windows, *batch[1:]) for (windows, _), batch in zip(found, batches, strict=True)]
+        laid_out = [im2col(cell, batch[0]) for batch in batches]
+        self._form_stack.enter_context(with_columns(cell, laid_out[0][1]))
+        return [(windows, *batch[1:]) for (windows, _), batch in zip(laid_out, batches, strict=True)]
 
     def _can_lay_out(self) -> bool:
-        """Whether there is a convolution of the samples themselves, and memory for all windows."""
+        """Return True if there is a convolution of the samples themselves, and memory for all windows."""
         self._form_stack.close()
         cell = self._first_convolution()
         if cell is None:
             return False
         batch = self._samples.batches[0][0]
-        return windows_of(cell, batch[:1])[0].nbytes * self._samples.count <= _MOST_WINDOW_BYTES
+        return im2col(cell, batch[:1])[0].nbytes * self._samples.count <= _MOST_WINDOW_BYTES
 
     def choose(self, allow_unfold: bool, places: Sequence[Tensors]) -> tuple[Form, float]:
-        """Take the quickest form whose losses at all `places` are those of the plain one.
+        """Use the quickest form whose losses at all `places` are those of the plain one.
 
         Returns:
             The form, and the largest relative difference of its losses from the plain ones.
@@ -153,7 +157,7 @@ class Forward:
         plain = Form(is_graph, False, False)
         try:
             wanted = self._losses(plain, places)
-        except Exception:
+        except NETWORK_ERRORS:
             if is_graph:
                 raise
             plain = Form(True, False, False)  # MindSpore 2.10 on NumPy 2 fails at some operators outside of graphs
@@ -166,11 +170,11 @@ class Forward:
             forms.insert(0, Form(True, True, True, early=True))
         for form in dict.fromkeys(forms):
             try:
-                found = self._losses(form, places)
-            except Exception as error:  # noqa: BLE001  the plain form has worked; this one is only quicker
+                losses = self._losses(form, places)
+            except NETWORK_ERRORS as error:  # the plain form has worked; this one is only quicker
                 log.debug("The form %s cannot be taken: %s", form, error)
                 continue
-            difference = _difference(found, wanted)
+            difference = _difference(losses, wanted)
             if difference <= _SAME_LOSS:
                 return form, difference
             log.info("The form %s is not taken: its losses differ by %.1e.", form, difference)
@@ -188,13 +192,13 @@ class Forward:
     # ------------------------------------------------------------------ gradients
 
     def gradient(self, names: Sequence[str]) -> NDArray[np.float64]:
-        """(P,): of the mean loss, by these parameters in their order, with the weights as they are."""
+        """Return the gradient (P,) of the mean loss by these parameters, in their order."""
         if self._gradient_cell is None or self._gradient_cell.names != list(names):
             self._gradient_cell = _Gradient(self._cell, [self.parameters[name] for name in names])
         total: NDArray[np.float64] = np.zeros(0)
         for batch, size in zip(self._batches, self._sizes, strict=True):
-            found = self._gradient_cell(*batch)
-            flat = np.concatenate([one.asnumpy().reshape(-1).astype(np.float64) for one in found]) * size
+            gradients = self._gradient_cell(*batch)
+            flat = np.concatenate([tensor.asnumpy().reshape(-1).astype(np.float64) for tensor in gradients]) * size
             total = flat if not total.size else total + flat
         return total / sum(self._sizes)
 
@@ -220,33 +224,26 @@ class _Gradient(nn.Cell):
         return self.operator(self.cell, self.weights)(*columns)
 
 
-def _mean(loss: Any) -> float:
-    return float(np.mean(loss.asnumpy().astype(np.float64)))
-
-
 def _number(name: str, metric: Any) -> float:
-    """The value of a metric.
+    """Return the value of a metric.
 
     Raises:
         EvaluationError: it is not one number.
     """
     value = metric.eval()
     if np.ndim(value) != 0 or isinstance(value, (dict, str)):
+        kind = f"a {type(value).__name__}" + (f" of shape {np.shape(value)}" if np.ndim(value) else "")
         raise EvaluationError(
-            f"The metric {name!r} gives {_kind(value)}; expected one number. Leave it out of metrics, or take one that "
-            "is averaged."
+            f"The metric {name!r} gives {kind}; expected one number. Leave it out of metrics, or take one that is "
+            "averaged."
         )
     return float(value)
 
 
-def _kind(value: Any) -> str:
-    return f"a {type(value).__name__}" + (f" of shape {np.shape(value)}" if np.ndim(value) else "")
-
-
-def _difference(found: Sequence[float], wanted: Sequence[float]) -> float:
+def _difference(losses: Sequence[float], wanted: Sequence[float]) -> float:
     gaps = [
         0.0 if a == b or (np.isnan(a) and np.isnan(b)) else abs(a - b) / max(abs(b), 1e-12)
-        for a, b in zip(found, wanted, strict=True)
+        for a, b in zip(losses, wanted, strict=True)
     ]
     return max(gaps, default=0.0)
 
@@ -263,7 +260,7 @@ def _graph_mode() -> Iterator[None]:
 
 @contextmanager
 def _kept(parts: Parts, parameters: Mapping[str, Any]) -> Iterator[None]:
-    """Afterwards the network has the parameters, and all cells the mode, that they have now."""
+    """Give the network its parameters, and all cells their mode, back after the block."""
     before = {name: to_array(parameter, name)[0].copy() for name, parameter in parameters.items()}
     modes = [(cell, cell.training) for cell in [*parts.cells, *dict(parts.network.cells_and_names()).values()]]
     try:

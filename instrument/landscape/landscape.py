@@ -1,27 +1,46 @@
-"""`SummaryLandscape`: what a user calls."""
+"""`SummaryLandscape`: draw the loss around the path that a training took.
+
+The problem: a network has millions of weights, a picture two axes, and each of its points is a pass over thousands of
+samples. So the axes have to be those along which the training moved, points have to be cheap, and hours of computing
+must survive a killed process. Values must not depend on who computed them.
+
+The strategy, in the order of a computation:
+
+- `weights` loads the checkpoints that the collector kept, or that the user gives; `request` checks the options and
+  makes the plane: two directions (`directions`, `hessian`) and a grid of points (`plane`).
+- `model_parts` takes the user's network and dataset apart; `samples` takes the samples of all points once. `forward`
+  puts weights into the network and computes the loss, in the quickest form that gives the same losses: compiled, all
+  samples in one batch, convolutions as matrix products (`im2col`).
+- `compute` goes from coarse grids to fine ones. Each finished point is appended to a file (`checkpoint_store`), so an
+  interrupted computation goes on where it ended, with the same values to the last bit.
+- `dispatch` evaluates points here or hands them to an executor: the user's, or processes of our own (`workers`), to
+  which the user's function travels as a pickle (`callback_pickle`). Points of workers that die are computed again.
+- `runner` writes a surface whenever a level of the grid is whole, so there is a picture early.
+
+Rejected: a pool of `multiprocessing`, as MindSpore's generator has. Its fork hangs once MindSpore has run, and its
+spawn runs the user's main module again.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from numbers import Integral
 from typing import Any
 
 from instrument import framework
-from instrument.collect.checkpoints import LandscapeOptions
-from instrument.collect.options import check_directory
-from instrument.landscape import compute, grid, planes, weights
-from instrument.landscape.crowd import check_executor
-from instrument.landscape.make import Options, generate, layout_of, make, opened, run
-from instrument.landscape.planes import AUTO
+from instrument.collect.options import LandscapeOptions, check_directory
+from instrument.landscape import model_parts, request, runner, weights
+from instrument.landscape.callback_pickle import pickled
+from instrument.landscape.compute import Options
+from instrument.landscape.dispatch import check_executor
+from instrument.landscape.model_parts import Callback
 from instrument.landscape.progress import Report
-from instrument.landscape.sending import pickled
-from instrument.landscape.weights import BadCheckpoint, Source
-from instrument.landscape.workers import Device, Processes
+from instrument.landscape.weights import Source
+from instrument.landscape.workers import Device, WorkerPool
 from instrument.values import LossSurface
 
 log = logging.getLogger("instrument")
@@ -66,13 +85,13 @@ class SummaryLandscape:
 
     def gen_landscapes_with_multi_process(
         self,
-        callback_fn: Callable[[], Any],
+        callback_fn: Callback,
         collect_landscape: Mapping[str, Any] | None = None,
         device_ids: Sequence[int] | None = None,
         output: str | os.PathLike[str] | None = None,
         device_target: str | None = None,
     ) -> list[LossSurface]:
-        """The landscapes that were asked for when the run was collected, with MindSpore's axes and meanings.
+        """Compute the landscapes that the collector was asked for, with MindSpore's axes and meanings.
 
         Metrics of `callback_fn` beside the loss are computed on the same points. An interval that cannot be drawn is
         said and passed over; the others are made.
@@ -95,25 +114,24 @@ class SummaryLandscape:
         source = _changed(weights.find(self._directory), collect_landscape)
         devices = _elsewhere(_check_devices(device_ids), _check_target(device_target))
         directory = self._output(output)
-        parts = compute.prepare(callback_fn)
-        wanted = [*parts.metrics] if parts.can_measure else []
-        metrics = compute.checked_metrics(parts, wanted)
+        parts = model_parts.prepare(callback_fn)
+        metrics = model_parts.checked_metrics(parts, [*parts.metrics] if parts.can_measure else [])
         if devices:
             pickled(callback_fn)
-        with _processes(devices) as executor:
+        with _worker_pool(devices) as executor:
             options = Options(callback_fn, parts, metrics, source.samples, True, executor, None, directory)
-            return generate(source, options)
+            return runner.run_all(source, options)
 
     # ------------------------------------------------------------------ ours
 
     def compute(
         self,
-        callback_fn: Callable[[], Any],
+        callback_fn: Callback,
         *,
-        axes: Any = "anchored",
-        normalize: str | None = AUTO,
+        axes: object = "anchored",
+        normalize: str | None = request.AUTO,
         size: int = 40,
-        extent: Any = "auto",
+        extent: object = "auto",
         seed: int = 0,
         metrics: Iterable[str] | None = None,
         executor: Executor | None = None,
@@ -128,7 +146,7 @@ class SummaryLandscape:
         tag: str | None = None,
         progress: Report | None = None,
     ) -> LossSurface:
-        """The losses on a plane through the last checkpoint.
+        """Compute the losses on a plane through the last checkpoint.
 
         Args:
             axes: `"anchored"`, `"centred"` or `"mindspore"`: the two leading principal axes of the path, see
@@ -161,20 +179,20 @@ class SummaryLandscape:
             FileNotFoundError: there are no checkpoints.
             EvaluationError: the network cannot be evaluated.
         """
-        wish = planes.wish(axes, normalize, size, extent, seed, parameters)
+        wanted = request.checked(axes, normalize, size, extent, seed, parameters)
         _check_text(tag, "tag")
         source = self._source(checkpoints, unit, num_samples)
-        numbers = _numbers(source, interval)
+        numbers = weights.chosen_numbers(source, interval)
         with self._options(callback_fn, metrics, executor, workers, source, unfold, output, progress) as options:
-            if not wish.has_path:
+            if not wanted.has_path:
                 numbers = numbers[-1:]
-            name = tag or f"landscape_{[numbers[0], numbers[-1]] if wish.has_path else numbers}_{wish.axes}"
-            with opened(options.output) as sink:
-                return make(wish, numbers, source, options, sink, name)
+            name = tag or f"landscape_{[numbers[0], numbers[-1]] if wanted.has_path else numbers}_{wanted.axes}"
+            with runner.opened(options.output) as sink:
+                return runner.run(wanted, numbers, source, options, sink, name)
 
     def compute_line(
         self,
-        callback_fn: Callable[[], Any],
+        callback_fn: Callback,
         first: int | None = None,
         last: int | None = None,
         *,
@@ -192,7 +210,7 @@ class SummaryLandscape:
         tag: str | None = None,
         progress: Report | None = None,
     ) -> LossSurface:
-        """The losses along the line (1 - x) first + x last between two checkpoints, and beyond both.
+        """Compute the losses along the line (1 - x) first + x last between two checkpoints, and beyond both.
 
         Args:
             first, last: their steps or epochs; by default the first and the last that there are.
@@ -200,31 +218,31 @@ class SummaryLandscape:
 
         All else is as for `compute`; the surface has one row.
         """
-        wish = planes.wish("anchored", None, size, "auto", 0, parameters)
-        ends = grid.check_extent((*_two(extent), -1.0, 1.0))
+        wanted = request.checked("anchored", None, size, "auto", 0, parameters)
+        ends = request.check_extent((*_two(extent), -1.0, 1.0))
         _check_text(tag, "tag")
         source = self._source(checkpoints, unit, num_samples)
-        every = _numbers(source, None)
+        every = weights.chosen_numbers(source, None)
         chosen = [every[0] if first is None else first, every[-1] if last is None else last]
-        _numbers(source, chosen)
+        weights.chosen_numbers(source, chosen)
         with self._options(callback_fn, metrics, executor, workers, source, unfold, output, progress) as options:
-            found = {one.number: one for one in weights.load(source, chosen)}
-            path = [found[number] for number in chosen]
-            layout, excluded = layout_of(wish, path, options.parts, source.unit)
-            plane, known = planes.line_of(path[0], path[1], layout, size, ends)
-            with opened(options.output) as sink:
-                return run(plane, known, path, excluded, source, options, sink, tag or f"line_{chosen}")
+            checkpoints = {checkpoint.number: checkpoint for checkpoint in weights.load(source, chosen)}
+            path = [checkpoints[number] for number in chosen]
+            layout, excluded = runner.layout_of(wanted, path, options.parts, source.unit)
+            plane, info = request.line_of(path[0], path[1], layout, size, ends)
+            with runner.opened(options.output) as sink:
+                return runner.run_plane(plane, info, path, excluded, source, options, sink, tag or f"line_{chosen}")
 
-    # ------------------------------------------------------------------ what both share
+    # ------------------------------------------------------------------ checks
 
-    def _output(self, output: Any) -> str:
+    def _output(self, output: object) -> str:
         if output is None:
             return self._directory
         if not isinstance(output, (str, os.PathLike)):
             raise TypeError(f"output is a {type(output).__name__}; expected the path of a directory, or None.")
         return check_directory("output", output)
 
-    def _source(self, checkpoints: Any, unit: Any, num_samples: Any) -> Source:
+    def _source(self, checkpoints: object, unit: object, num_samples: object) -> Source:
         if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):
             raise TypeError(f"num_samples is {num_samples!r}; expected an int of at least 1.")
         if num_samples is not None and num_samples < 1:
@@ -238,7 +256,8 @@ class SummaryLandscape:
 
     @contextmanager
     def _options(
-        self, callback: Any, metrics: Any, executor: Any, workers: Any, source: Source, unfold: bool, output: Any,
+        self, callback: Callback, metrics: object, executor: Executor | None, workers: object,
+        source: Source, unfold: bool, output: object,
         progress: Report | None,
     ) -> Iterator[Options]:  # fmt: skip
         check_executor(executor)
@@ -253,55 +272,35 @@ class SummaryLandscape:
                 f"progress is a {type(progress).__name__}; expected a function of three arguments, or None."
             )
         directory = self._output(output)
-        parts = compute.prepare(callback)
-        names = compute.checked_metrics(parts, metrics)
+        parts = model_parts.prepare(callback)
+        names = model_parts.checked_metrics(parts, metrics)
         if workers or executor is not None:
             pickled(callback)
-        with _processes([None] * workers) as own:
-            yield Options(callback, parts, names, source.samples, unfold, executor or own, progress, directory)
+        with _worker_pool([None] * workers) as pool:
+            yield Options(callback, parts, names, source.samples, unfold, executor or pool, progress, directory)
 
 
 @contextmanager
-def _processes(devices: Sequence[Device | None]) -> Iterator[Executor | None]:
-    """An executor with a process for each device, none where there are no devices."""
+def _worker_pool(devices: Sequence[Device | None]) -> Iterator[Executor | None]:
+    """Yield an executor with a process for each device, or None if there are no devices."""
     if not devices:
         yield None
         return
-    executor = Processes(devices)
+    pool = WorkerPool(devices)
     try:
-        yield executor
+        yield pool
     except BaseException:
-        executor.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
         raise
-    executor.shutdown()
+    pool.shutdown()
 
 
-def _check_text(value: Any, name: str) -> None:
+def _check_text(value: object, name: str) -> None:
     if value is not None and (not isinstance(value, str) or not value):
         raise TypeError(f"{name} is {value!r}; expected a text, or None.")
 
 
-def _numbers(source: Source, interval: Any) -> list[int]:
-    """The steps or epochs that are meant, ascending.
-
-    Raises:
-        TypeError: they are no numbers.
-        BadCheckpoint: there are none, or no such checkpoints.
-    """
-    if interval is not None:
-        if isinstance(interval, str) or not isinstance(interval, Iterable):
-            raise TypeError(f"interval is {interval!r}; expected steps or epochs, in a list.")
-        interval = list(interval)
-        if not all(isinstance(number, Integral) and not isinstance(number, bool) for number in interval):
-            raise TypeError(f"{interval} are no steps or epochs; expected numbers (int).")
-        weights.check_numbers(source, interval)
-    numbers = sorted(set(source.files if interval is None else interval))
-    if not numbers:
-        raise BadCheckpoint("There is no checkpoint at all; training reached none of the steps that were asked for.")
-    return [int(number) for number in numbers]
-
-
-def _two(extent: Any) -> tuple[float, float]:
+def _two(extent: object) -> tuple[float, float]:
     if not isinstance(extent, Sequence) or isinstance(extent, str) or len(extent) != 2:
         raise TypeError(f"extent is {extent!r}; expected two numbers: x from, to.")
     return extent[0], extent[1]
@@ -311,7 +310,7 @@ def _two(extent: Any) -> tuple[float, float]:
 
 
 def _changed(source: Source, given: Mapping[str, Any] | None) -> Source:
-    """The source with what `collect_landscape` replaces; the same checks as when it is collected."""
+    """Return the source with what `collect_landscape` replaces; the checks are those of the collector."""
     if given is None:
         return source
     if not isinstance(given, Mapping):
@@ -325,7 +324,7 @@ def _changed(source: Source, given: Mapping[str, Any] | None) -> Source:
     )
 
 
-def _check_devices(device_ids: Any) -> list[int]:
+def _check_devices(device_ids: object) -> list[int]:
     if device_ids is None:
         return []
     if not isinstance(device_ids, (list, tuple)) or not all(type(number) is int for number in device_ids):
@@ -335,7 +334,7 @@ def _check_devices(device_ids: Any) -> list[int]:
     return list(device_ids)
 
 
-def _check_target(target: Any) -> str | None:
+def _check_target(target: object) -> str | None:
     if target is not None and target not in _TARGETS:
         raise ValueError(f"device_target is {target!r}; expected one of {list(_TARGETS)}, or None.")
     return str(target) if target is not None else None

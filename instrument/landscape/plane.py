@@ -1,4 +1,4 @@
-"""A plane in the space of weights and the points on it, as whoever evaluates them needs it."""
+"""A plane in the space of weights, the points on it, and the order in which they are evaluated: coarse to fine."""
 
 from __future__ import annotations
 
@@ -6,18 +6,74 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instrument.landscape.directions import Floats, Layout, Singles
-from instrument.landscape.grid import Grid
+
+#: x from, to; y from, to.
+Extent = tuple[float, float, float, float]
+
+#: How far the plane reaches beyond the path, in shares of the path's width: MindSpore's margin.
+MARGIN = 0.2
+#: The first pictures have about so many points along an axis.
+_COARSE = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The values of the axes, ascending: `x` (columns,), `y` (rows,); a line has one row."""
+
+    x: Floats
+    y: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.y), len(self.x)
+
+    def levels(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Return rows and columns of ever finer grids; each has all those of the one before, the last is the whole."""
+        stride, result = 1, []
+        while max(self.shape) - 1 >= 2 * stride * _COARSE:
+            stride *= 2
+        while stride >= 1:
+            result.append((_every(len(self.y), stride), _every(len(self.x), stride)))
+            stride //= 2
+        return result
+
+    def order(self) -> list[NDArray[np.intp]]:
+        """Return for each level the points that are new in it, as indices row * columns + column, row by row."""
+        columns, seen, result = len(self.x), np.zeros(self.shape[0] * len(self.x), np.bool_), []
+        for rows, cells in self.levels():
+            points = (rows[:, None] * columns + cells).reshape(-1)
+            result.append(points[~seen[points]])
+            seen[points] = True
+        return result
+
+
+def _every(count: int, stride: int) -> NDArray[np.intp]:
+    """Return 0, stride, 2 * stride ... and the last."""
+    return np.unique(np.append(np.arange(0, count, stride), count - 1))
+
+
+def around(path: Floats) -> Extent:
+    """Return the extent of a path (n, 2) with a margin on each side, 1 along an axis on which the path has no width."""
+    low, high = path.min(axis=0), path.max(axis=0)
+    width = high - low
+    margin = np.where(width > 0, MARGIN * width, 1.0)
+    (left, bottom), (right, top) = (low - margin).tolist(), (high + margin).tolist()
+    return left, right, bottom, top
+
+
+def make_grid(extent: Extent, size: int) -> Grid:
+    """Return a grid of `size` evenly spaced values along each axis, both ends among them."""
+    return Grid(np.linspace(extent[0], extent[1], size), np.linspace(extent[2], extent[3], size))
 
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """Where the losses are wanted: on a grid, at the projected places of a path, and at checkpoints themselves.
+    """The points whose losses are computed: on a grid, at the projected places of a path, and checkpoints themselves.
 
     `origin` has all tensors of the checkpoint at (0, 0), by name; those of `layout` are moved along `directions` (2, P)
     float32, all others stay. `path` (k, 2) are the places of the checkpoints, the last being (0, 0); k is 0 for planes
@@ -28,14 +84,14 @@ class Plane:
     """
 
     layout: Layout
-    origin: Mapping[str, NDArray[Any]]
+    origin: Mapping[str, NDArray[np.generic]]
     directions: Singles
     grid: Grid
     path: Floats
 
     @property
     def others(self) -> int:
-        """Checkpoints of the path but the last."""
+        """Return the number of checkpoints of the path but the last."""
         return max(len(self.path) - 1, 0)
 
     @property
@@ -54,11 +110,11 @@ class Plane:
 
     @property
     def count(self) -> int:
-        """Points of all kinds."""
+        """Return the number of points of all kinds."""
         return self.true.stop
 
     def place(self, point: int) -> tuple[float, float]:
-        """x and y of a point of the grid or the path."""
+        """Return x and y of a point of the grid or the path."""
         if point > self.origin_point:
             x, y = self.path[point - self.projected.start].tolist()
             return x, y
@@ -68,7 +124,7 @@ class Plane:
         return float(self.grid.x[column]), float(self.grid.y[row])
 
     def tensors(self, point: int) -> dict[str, Singles]:
-        """The moved tensors at a point, each computed from the origin: nothing adds up on the way."""
+        """Compute the moved tensors at a point, each from the origin: nothing adds up on the way."""
         x, y = self.place(point)
         first, second = self.directions
         result = {}
@@ -80,7 +136,7 @@ class Plane:
         return result
 
     def digest(self) -> str:
-        """The same for the same points with the same weights."""
+        """Return a digest that is the same for the same points with the same weights."""
         state = hashlib.sha256(json.dumps([self.layout.names, self.layout.shapes]).encode())
         for array in (self.directions, self.grid.x, self.grid.y, self.path):
             state.update(array.tobytes())
@@ -89,10 +145,10 @@ class Plane:
             state.update(values.tobytes())
         return state.hexdigest()
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """By name, to be kept in a file."""
-        arrays: dict[str, NDArray[Any]] = {f"origin/{name}": values for name, values in self.origin.items()}
-        own: dict[str, NDArray[Any]] = {
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return all arrays by name, to be kept in a file."""
+        arrays: dict[str, NDArray[np.generic]] = {f"origin/{name}": values for name, values in self.origin.items()}
+        own: dict[str, NDArray[np.generic]] = {
             "directions": self.directions,
             "x": self.grid.x,
             "y": self.grid.y,
@@ -101,10 +157,11 @@ class Plane:
         return {**arrays, **own, "names": np.array(self.layout.names, np.str_)}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Plane:
-        """What `arrays` gave."""
+    def of(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Plane:
+        """Make a plane of what `arrays` returned."""
         prefix = "origin/"
         origin = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
         names = tuple(map(str, arrays["names"]))
         layout = Layout(names, tuple(origin[name].shape for name in names))
-        return cls(layout, origin, arrays["directions"], Grid(arrays["x"], arrays["y"]), arrays["path"])
+        x, y, path = (np.asarray(arrays[name], np.float64) for name in ("x", "y", "path"))
+        return cls(layout, origin, np.asarray(arrays["directions"], np.float32), Grid(x, y), path)

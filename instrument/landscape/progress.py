@@ -1,19 +1,19 @@
-"""How far it is: one line on the terminal, and a function of the user's."""
+"""Report progress: one line on the terminal, and a call of the user's function."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TextIO
 
 #: Points done, points in all, seconds left (None before there is a rate).
-Report = Callable[[int, int, "float | None"], Any]
+Report = Callable[[int, int, "float | None"], object]
 _EVERY_SECONDS = 0.2
 
 
 class Progress:
-    """Counts points; writes to a terminal only. What was done before this process does not count for the rate."""
+    """Count points; write to a terminal only. What was done before this process does not count for the rate."""
 
     def __init__(
         self, title: str, total: int, done: int, report: Report | None = None,
@@ -28,7 +28,7 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Points a second, 0 before there is one."""
+        """Return points a second, 0 before there is one."""
         elapsed = self._clock() - self._started
         return (self.done - self._first) / elapsed if elapsed > 0 else 0.0
 
@@ -65,7 +65,7 @@ class Progress:
 
 
 def clock_words(seconds: float) -> str:
-    """`"12 s"`, `"3 min 12 s"`, `"2 h 3 min"`."""
+    """Return `"12 s"`, `"3 min 12 s"` or `"2 h 3 min"`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

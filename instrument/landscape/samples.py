@@ -1,4 +1,4 @@
-"""The samples on which every point is evaluated: taken from the dataset once, and then kept."""
+"""Take the samples on which every point is evaluated from the dataset, once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Column = NDArray[Any]
+Column = NDArray[np.generic]
 Batch = tuple[Column, ...]
 
 #: Batches are put together up to so many bytes: what goes through the network at once has to fit in memory many times.
@@ -19,7 +19,7 @@ _MOST_BATCH_BYTES = 8 << 20
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """`batches` as the network gets them, one array a column, the first extent being samples."""
+    """Batches as the network gets them, one array a column, the first extent being samples."""
 
     batches: tuple[Batch, ...]
 
@@ -29,11 +29,11 @@ class Samples:
 
     @property
     def sizes(self) -> list[int]:
-        """Samples in each batch."""
+        """Return the number of samples in each batch."""
         return [len(batch[0]) for batch in self.batches]
 
     def digest(self) -> str:
-        """The same for the same samples in the same order, in whatever batches."""
+        """Return a digest that is the same for the same samples in the same order, in whatever batches."""
         states = [hashlib.sha256(str(column.dtype).encode()) for column in self.batches[0]]
         for batch in self.batches:
             for state, column in zip(states, batch, strict=True):
@@ -41,7 +41,7 @@ class Samples:
         return hashlib.sha256(b"".join(state.digest() for state in states)).hexdigest()
 
     def joined(self) -> Samples:
-        """In as few batches as memory allows."""
+        """Return the samples in as few batches as memory allows."""
         groups: list[list[Batch]] = [[]]
         size = 0
         for batch in self.batches:
@@ -54,12 +54,12 @@ class Samples:
         return Samples(tuple(tuple(map(np.concatenate, zip(*group, strict=True))) for group in groups))
 
     def arrays(self) -> dict[str, Column]:
-        """By name, to be kept in a file."""
+        """Return all arrays by name, to be kept in a file."""
         return {f"{i}/{j}": column for i, batch in enumerate(self.batches) for j, column in enumerate(batch)}
 
     @classmethod
     def of(cls, arrays: dict[str, Column]) -> Samples:
-        """What `arrays` gave."""
+        """Make samples of what `arrays` returned."""
         places = sorted(tuple(map(int, name.split("/"))) for name in arrays)
         batches: list[list[Column]] = [[] for _ in range(places[-1][0] + 1)]
         for i, j in places:
@@ -68,7 +68,7 @@ class Samples:
 
 
 def take(dataset: Any, count: int) -> Samples:
-    """The first `count` samples of a dataset, or all where there are fewer, in the dataset's own batches.
+    """Return the first `count` samples of a dataset, or all if there are fewer, in the dataset's own batches.
 
     Raises:
         TypeError: it is no dataset of MindSpore's.

@@ -1,4 +1,4 @@
-"""The checkpoints that a landscape is drawn from: where they are, what is in them, and whether they fit together.
+"""Find, load and check the checkpoints that a landscape is drawn from.
 
 What the collector left is `ckpt_dir` with `train_metadata.json`, ours or MindSpore's. A directory may have been moved
 or copied: a checkpoint is looked for beside the metadata first, by its file's name, and then where the metadata says.
@@ -10,11 +10,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument import wording
 from instrument.errors import InstrumentError
 
 METADATA = "train_metadata.json"
@@ -25,7 +27,7 @@ UNITS = ("step", "epoch")
 #: The least number of checkpoints that span a plane.
 LEAST_POINTS = 3
 
-Tensors = Mapping[str, NDArray[Any]]
+Tensors = Mapping[str, NDArray[np.generic]]
 
 
 class BadCheckpoint(InstrumentError, ValueError):
@@ -49,7 +51,7 @@ class Source:
     create: Mapping[str, bool] | None = None
 
     def changed(self, **options: Any) -> Source:
-        """The same with other options where one is given; None leaves it."""
+        """Return the source with other options; None leaves one as it is."""
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
 
@@ -65,7 +67,7 @@ class Checkpoint:
 
 
 def find(summary_dir: str) -> Source:
-    """What the collector left in a run's directory.
+    """Return what the collector left in a run's directory.
 
     Raises:
         FileNotFoundError: there is no metadata; the message says what is there instead.
@@ -100,8 +102,8 @@ def _located(directory: str, path: str) -> str:
 def _no_metadata(summary_dir: str, path: str) -> str:
     if not os.path.isdir(summary_dir):
         return f"{summary_dir} does not exist; the summary_dir of a SummaryCollector is expected."
-    found = os.path.dirname(path)
-    files = [name for name in os.listdir(found) if name.endswith(".ckpt")] if os.path.isdir(found) else []
+    directory = os.path.dirname(path)
+    files = [name for name in os.listdir(directory) if name.endswith(".ckpt")] if os.path.isdir(directory) else []
     if files:
         return (
             f"{path} does not exist, though {len(files)} checkpoints lie beside it: the training that wrote them did "
@@ -113,8 +115,8 @@ def _no_metadata(summary_dir: str, path: str) -> str:
     )
 
 
-def given(checkpoints: Any) -> dict[int, str | Tensors]:
-    """Checkpoints that a user gives, by number.
+def given(checkpoints: object) -> dict[int, str | Tensors]:
+    """Check and return the checkpoints that a user gives, by number.
 
     Raises:
         TypeError: they are no dictionary from int to paths or tensors by name.
@@ -136,22 +138,22 @@ def given(checkpoints: Any) -> dict[int, str | Tensors]:
 
 
 def load(source: Source, numbers: Iterable[int]) -> list[Checkpoint]:
-    """The checkpoints with these numbers, ascending, each number once.
+    """Load the checkpoints with these numbers, ascending, each number once.
 
     Raises:
         BadCheckpoint: one is missing, damaged or not finite, or they hold different parameters.
     """
     wanted = sorted(set(numbers))
     check_numbers(source, wanted)
-    found = [Checkpoint(number, read(source.files[number], number, source.unit)) for number in wanted]
-    for one in found:
-        _check_finite(one, source.unit)
-        _check_same(one, found[-1], source.unit)
-    return found
+    checkpoints = [Checkpoint(number, read(source.files[number], number, source.unit)) for number in wanted]
+    for checkpoint in checkpoints:
+        _check_finite(checkpoint, source.unit)
+        _check_same(checkpoint, checkpoints[-1], source.unit)
+    return checkpoints
 
 
 def check_numbers(source: Source, numbers: Iterable[int]) -> None:
-    """Raises `BadCheckpoint` where there is no checkpoint of one of these numbers."""
+    """Raise `BadCheckpoint` if there is no checkpoint of one of these numbers."""
     missing = sorted({number for number in numbers if number not in source.files})
     if missing:
         raise BadCheckpoint(
@@ -160,8 +162,28 @@ def check_numbers(source: Source, numbers: Iterable[int]) -> None:
         )
 
 
-def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[Any]]:
-    """All arrays of one checkpoint: MindSpore's `.ckpt`, or an `.npz` with an array a parameter."""
+def chosen_numbers(source: Source, interval: object) -> list[int]:
+    """Return the steps or epochs of an interval, ascending; all for None.
+
+    Raises:
+        TypeError: they are no numbers.
+        BadCheckpoint: there are none, or no such checkpoints.
+    """
+    if interval is not None:
+        if isinstance(interval, str) or not isinstance(interval, Iterable):
+            raise TypeError(f"interval is {interval!r}; expected steps or epochs, in a list.")
+        interval = list(interval)
+        if not all(isinstance(number, Integral) and not isinstance(number, bool) for number in interval):
+            raise TypeError(f"{interval} are no steps or epochs; expected numbers (int).")
+        check_numbers(source, interval)
+    numbers = sorted(set(source.files if interval is None else interval))
+    if not numbers:
+        raise BadCheckpoint("There is no checkpoint at all; training reached none of the steps that were asked for.")
+    return [int(number) for number in numbers]
+
+
+def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[np.generic]]:
+    """Return all arrays of one checkpoint: MindSpore's `.ckpt`, or an `.npz` with an array a parameter."""
     if isinstance(file, Mapping):
         return {str(name): np.asarray(value) for name, value in file.items()}
     if not os.path.isfile(file):
@@ -179,70 +201,70 @@ def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[Any]]
     return tensors
 
 
-def _read_npz(path: str) -> dict[str, NDArray[Any]]:
+def _read_npz(path: str) -> dict[str, NDArray[np.generic]]:
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
-def _read_ckpt(path: str) -> dict[str, NDArray[Any]]:
+def _read_ckpt(path: str) -> dict[str, NDArray[np.generic]]:
     import mindspore
 
     return {name: _to_numpy(parameter) for name, parameter in mindspore.load_checkpoint(path).items()}
 
 
-def _to_numpy(parameter: Any) -> NDArray[Any]:
+def _to_numpy(parameter: Any) -> NDArray[np.generic]:
     import mindspore
 
     if parameter.dtype == mindspore.bfloat16:
         parameter = parameter.astype(mindspore.float32)
-    result: NDArray[Any] = parameter.asnumpy()
+    result: NDArray[np.generic] = parameter.asnumpy()
     return result
 
 
-def is_float(values: NDArray[Any]) -> bool:
+def is_float(values: NDArray[np.generic]) -> bool:
     return values.dtype.kind == "f"
 
 
-def _check_finite(one: Checkpoint, unit: str) -> None:
-    wrong = [name for name, values in one.tensors.items() if is_float(values) and not np.isfinite(values).all()]
+def _check_finite(checkpoint: Checkpoint, unit: str) -> None:
+    wrong = [name for name, values in checkpoint.tensors.items() if is_float(values) and not np.isfinite(values).all()]
     if wrong:
         raise BadCheckpoint(
-            f"The checkpoint of {unit} {one.number} holds NaN or infinity in {listed(wrong)}: training had diverged. "
-            "Leave it out of the interval."
+            f"The checkpoint of {unit} {checkpoint.number} holds NaN or infinity in {listed(wrong)}: training had "
+            "diverged. Leave it out of the interval."
         )
 
 
-def _check_same(one: Checkpoint, last: Checkpoint, unit: str) -> None:
-    mine, others = ({name: values.shape for name, values in c.tensors.items()} for c in (one, last))
+def _check_same(checkpoint: Checkpoint, last: Checkpoint, unit: str) -> None:
+    mine, others = ({name: values.shape for name, values in c.tensors.items()} for c in (checkpoint, last))
     differing = sorted(name for name in mine.keys() | others.keys() if mine.get(name) != others.get(name))
     if differing:
         raise BadCheckpoint(
-            f"The checkpoints of {unit} {one.number} and {last.number} differ in {listed(differing)}: they hold "
+            f"The checkpoints of {unit} {checkpoint.number} and {last.number} differ in {listed(differing)}: they hold "
             f"{len(mine)} and {len(others)} parameters, and are of different networks, or one of them is damaged."
         )
 
 
 def without_repeated(path: Sequence[Checkpoint], names: Sequence[str]) -> tuple[list[Checkpoint], list[int]]:
-    """The checkpoints without those that hold the same weights as a later one, and the numbers of these.
+    """Return the checkpoints without those that hold the same weights as a later one, and the numbers of these.
 
     They would be the same point of a path; the last one, the origin, always stays.
     """
     kept: list[Checkpoint] = []
     dropped = []
-    for one in reversed(path):
-        if any(all(_same(one.tensors[name], other.tensors[name]) for name in names) for other in kept):
-            dropped.append(one.number)
+    for checkpoint in reversed(path):
+        if any(all(_same(checkpoint.tensors[name], other.tensors[name]) for name in names) for other in kept):
+            dropped.append(checkpoint.number)
         else:
-            kept.insert(0, one)
+            kept.insert(0, checkpoint)
     return kept, sorted(dropped)
 
 
-def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Whether two tensors of one shape are equal; a few of their numbers mostly tell."""
-    some = slice(None, None, max(one.size // 64, 1))
-    return np.array_equal(one.reshape(-1)[some], other.reshape(-1)[some]) and np.array_equal(one, other)
+def _same(first: NDArray[np.generic], second: NDArray[np.generic]) -> bool:
+    """Return True if two tensors of one shape are equal; a few of their numbers mostly tell."""
+    some = slice(None, None, max(first.size // 64, 1))
+    return np.array_equal(first.reshape(-1)[some], second.reshape(-1)[some]) and np.array_equal(first, second)
 
 
-def listed(what: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, what[:_NAMED_AT_MOST]))
-    return shown if len(what) <= _NAMED_AT_MOST else f"{shown} and {len(what) - _NAMED_AT_MOST} more"
+def listed(names: Sequence[object]) -> str:
+    """Return the first names, and how many more there are."""
+    return wording.listed([str(name) for name in names], _NAMED_AT_MOST)

@@ -6,8 +6,8 @@ again. It is started as the processes that write are (`processes.py`), but not i
 worker within `_READY_SECONDS`; a program that does not is no interpreter, or its packages are gone, and the next
 interpreter is tried. When there is none left, the future raises `WorkersUnavailable`.
 
-Tasks and answers travel over a socket. A worker ends when the socket does, whatever becomes of this process. One that
-dies is replaced, and its task is done again.
+Tasks and answers travel over two sockets. A worker ends when the one for tasks does, whatever becomes of this process.
+One that dies is replaced, and its task is done again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import ExitStack
 from typing import Any
 
 from instrument import processes
@@ -76,9 +77,8 @@ class _Died(Exception):
     pass
 
 
-class Processes(Executor):
-    """One worker process for each entry of `devices`, the target and number of the device that it uses, or None for
-    that of MindSpore's choice.
+class WorkerPool(Executor):
+    """One worker process for each entry of `devices`: target and number of its device, or None for the default one.
 
     Arguments and results travel as pickles; a function is pickled by its name.
     """
@@ -136,7 +136,7 @@ class Processes(Executor):
                 self.workers.pop(worker.process.pid, None)
 
     def _do(self, task: _Task, worker: _Worker | None, device: Device | None) -> _Worker | None:
-        """Have a task done by the worker, or by a new one; the worker for the next task."""
+        """Have a task done by the worker, or by a new one; return the worker for the next task."""
         try:
             if worker is None:
                 worker = self._started(device)
@@ -150,7 +150,7 @@ class Processes(Executor):
             self.workers.pop(worker.process.pid, None)
             self._again(task, worker.process, str(death))
             return None
-        except BaseException as error:  # noqa: BLE001  whoever waits for the future is told
+        except BaseException as error:  # noqa: BLE001  the edge: the future raises it
             task.future.set_exception(error)
             return worker
         if outcome == "value":
@@ -187,15 +187,15 @@ class _Task:
 
 
 class _Worker:
-    """A process that is ready for tasks, and this end of its socket."""
+    """A process that is ready for tasks, and this process's ends of its sockets: one for tasks, one for answers."""
 
-    def __init__(self, process: Process, end: socket.socket) -> None:
+    def __init__(self, process: Process, tasks: socket.socket, answers: socket.socket) -> None:
         self.process = process
-        self._socket = end
+        self._tasks, self._answers = tasks, answers
         self._buffer = b""
         self._has_sources = False
         self._poll = select.poll()
-        self._poll.register(end, select.POLLIN)
+        self._poll.register(answers, select.POLLIN)
         if process.fileno() >= 0:  # a child that the worker forked may hold a copy of the socket
             self._poll.register(process.fileno(), select.POLLIN)
 
@@ -209,8 +209,8 @@ class _Worker:
         data = pickle.dumps((task, None if self._has_sources else _sources_of_cells()))
         deadline = time.monotonic() + limit_seconds
         try:
-            self._socket.settimeout(limit_seconds)
-            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+            self._tasks.settimeout(limit_seconds)
+            self._tasks.sendall(_LENGTH.pack(len(data)) + data)
         except OSError:
             raise _Died("ended unexpectedly") from None
         self._has_sources = True
@@ -224,7 +224,7 @@ class _Worker:
             if not ready:
                 raise _Died("did not answer in time")
             try:
-                piece = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
+                piece = self._answers.recv(1 << 16, socket.MSG_DONTWAIT)
             except OSError:  # nothing came, and the process has ended; or it reset the socket
                 piece = b""
             if not piece:
@@ -235,10 +235,11 @@ class _Worker:
 
     def end(self) -> None:
         """Have it end, and wait until it has."""
-        self._socket.close()
+        self._tasks.close()
         if not self.process.wait(_EXIT_SECONDS):
             self.process.kill()
             self.process.wait(_EXIT_SECONDS)
+        self._answers.close()
         self.process.close()
 
 
@@ -248,36 +249,31 @@ def _start(interpreter: str, device: Device | None) -> _Worker:
     Raises:
         OSError: there is no process to be had, or this one does not become a worker.
     """
-    ours, theirs = socket_pair()
-    try:
-        output = above_streams(os.dup(1))
-    except OSError:  # this process has no standard output
-        output = -1
-    descriptors = [fd for fd in (theirs.fileno(), output) if fd >= 0]
-    command = [
-        interpreter, "-c", _BOOTSTRAP, sys.implementation.cache_tag or "", os.getcwd(),
-        json.dumps([theirs.fileno(), output, device]), *(path for path in sys.path if isinstance(path, str)),
-    ]  # fmt: skip
-    environ = {**os.environ, processes.MARK: str(os.getpid())}
-    try:
-        worker = _Worker(processes.start(command, descriptors, interpreter, environ), ours)
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
-        if output >= 0:
-            os.close(output)
+    with ExitStack() as on_failure, ExitStack() as always:
+        (tasks, their_tasks), (answers, their_answers) = socket_pair(), socket_pair()
+        on_failure.callback(tasks.close)
+        on_failure.callback(answers.close)
+        always.callback(their_tasks.close)
+        always.callback(their_answers.close)
+        descriptors = [their_tasks.fileno(), their_answers.fileno()]
+        try:
+            descriptors.append(above_streams(os.dup(1)))
+            always.callback(os.close, descriptors[-1])
+        except OSError:
+            pass  # this process has no standard output
+        command = [
+            interpreter, "-c", _BOOTSTRAP, sys.implementation.cache_tag or "", os.getcwd(),
+            json.dumps([device, *descriptors]), *(path for path in sys.path if isinstance(path, str)),
+        ]  # fmt: skip
+        environ = {**os.environ, processes.MARK: str(os.getpid())}
+        worker = _Worker(processes.start(command, descriptors, interpreter, environ), tasks, answers)
+        on_failure.pop_all()
     try:
         worker.wait_until_ready()
     except _Died as death:
         worker.process.kill()
         worker.end()
         raise OSError(errno.ECHILD, f"{interpreter} does not become a worker: it {death}") from None
-    except BaseException:
-        worker.process.kill()
-        worker.end()
-        raise
     return worker
 
 
@@ -292,15 +288,15 @@ def _sources_of_cells() -> dict[str, list[str]]:
 
 def main(argument: str) -> None:
     """Do tasks until the socket ends."""
-    fd, output, device = json.loads(argument)
-    os.set_inheritable(fd, False)
-    end = socket.socket(fileno=fd)
-    end.sendall(_READY)
+    device, *descriptors = json.loads(argument)
+    for fd in descriptors:
+        os.set_inheritable(fd, False)
+    end, answers = (socket.socket(fileno=fd) for fd in descriptors[:2])
+    answers.sendall(_READY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt from the keyboard is for the process that waits
     os.environ.pop(processes.MARK, None)  # it is a worker, and may record
-    if output >= 0:
-        os.dup2(output, 1)
-        os.close(output)
+    if len(descriptors) > 2:
+        os.dup2(descriptors[2], 1)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(end, tasks), daemon=True).start()
@@ -311,7 +307,7 @@ def main(argument: str) -> None:
         for name, lines in (sources or {}).items():
             linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
         data = _answer(task)
-        end.sendall(_LENGTH.pack(len(data)) + data)
+        answers.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def _listen(end: socket.socket, tasks: queue.SimpleQueue[bytes]) -> None:
@@ -338,7 +334,7 @@ def _answer(task: _Work) -> bytes:
     function, args, kwargs = task
     try:
         return pickle.dumps(("value", function(*args, **kwargs)))
-    except Exception as error:  # noqa: BLE001  it is raised where the result is waited for
+    except Exception as error:  # noqa: BLE001  the edge: it is raised where the result is awaited
         return _pickled_error(error)
 
 

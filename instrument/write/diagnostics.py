@@ -20,6 +20,14 @@ RING_FULL = "there was no room in memory"
 _AT_LIMIT = commit.limit_reason(0)[:-1]
 #: Kinds that are no errors of recording.
 _NO_ERRORS = ("limit", "large")
+#: Kind of a `Diagnostic` -> the beginning of a `RecordingError`.
+_ERRORS = {
+    "gone": "What was recorded before step {} is lost",
+    "stalled": "Step {} and what follows cannot be written at the moment",
+    "kept": "Step {} is not in its file yet",
+    "export": "A tensor of step {} cannot be exported",
+    "sync": "What was recorded may not survive a power failure",
+}
 #: Kind of a `Diagnostic` -> level and text of its log message.
 _WORDING = {
     "lost": (
@@ -61,6 +69,12 @@ _WORDING = {
         "without regard to it.",
     ),
 }
+
+
+def error_text(diagnostic: Diagnostic) -> str:
+    """Return the text of the exception for a diagnostic."""
+    problem = _ERRORS.get(diagnostic.kind, "Step {} is lost").format(diagnostic.step)
+    return f"{problem}, in {diagnostic.path}: {diagnostic.reason}"
 
 
 class Diagnostics:

@@ -27,7 +27,7 @@ from instrument.codec import lifecycle, tensorboard
 from instrument.errors import CorruptFrame, CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter, is_being_written
-from instrument.values import End, Start
+from instrument.values import ENDED, FAILED, FINISHED, End, Start
 
 log = logging.getLogger("instrument")
 
@@ -146,6 +146,34 @@ def append_end(path: str, end: End, step: int, max_file_bytes: int | None) -> in
     except OSError:
         return 0
     return end_bytes
+
+
+def end_of(error: BaseException | None) -> End:
+    """Return the end of a recorder that is closed by an exception, or by none."""
+    if error is None:
+        return End(FINISHED)
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  the exception is the user's, and so is what makes a text of it
+        text = ""
+    return End(FAILED, f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+class Ending:
+    """The last event of a recorder's first file. `end` is None in a forked child, whose file it is not."""
+
+    def __init__(self, max_file_bytes: int | None) -> None:
+        self.end: End | None = End(ENDED)
+        self.step = 0
+        #: Its size in the file.
+        self.bytes = 0
+        self._max_file_bytes = max_file_bytes
+
+    def write(self, path: str) -> None:
+        """Write it, when the recorder's last event is in the file."""
+        end, self.end = self.end, None
+        if end is not None:
+            self.bytes = append_end(path, end, self.step, self._max_file_bytes)
 
 
 # ---------------------------------------------------------------------- the warning

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from instrument.collect.schedule import Due, Schedule
+from instrument.collect.schedule import Schedule, StepPlan
 
 
 def collected(schedule: Schedule, hooks: Iterable[int]) -> tuple[list[int], list[int]]:
@@ -99,4 +99,4 @@ def test_a_dataset_of_unknown_length_gives_twenty_tensors(freq: int, start: int)
 
 def test_due_is_true_where_anything_is() -> None:
     """A step that collects tensors only is a step that collects."""
-    assert [bool(Due(*pair)) for pair in itertools.product((False, True), repeat=2)] == [False, True, True, True]
+    assert [bool(StepPlan(*pair)) for pair in itertools.product((False, True), repeat=2)] == [False, True, True, True]

@@ -69,13 +69,13 @@ class SinkFront:
     """A sink, as `SummaryRecord` uses one: arrays of every second event are staged, or sent ahead of it."""
 
     def __init__(self, plan: Plan) -> None:
-        from instrument.collect.added import Added
+        from instrument.collect.pending import Pending
         from instrument.write.factory import open_sink
         from instrument.write.sink import Target
 
         target = Target(plan.directory, kind=plan.kind, export_tensors=plan.export, dialect=plan.dialect)
         self._sink = open_sink(target, plan.workers, plan.ring_bytes, plan.drop_when_full)
-        self._added = Added(self._sink)
+        self._added = Pending(self._sink)
         self.flush, self.close = self._sink.flush, self._sink.close
 
     @property

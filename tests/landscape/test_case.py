@@ -13,7 +13,7 @@ from instrument.landscape import hessian, samples
 from instrument.landscape.directions import Layout
 from instrument.landscape.forward import Form, Forward
 from instrument.landscape.landscape import SummaryLandscape
-from instrument.landscape.parts import parts_of
+from instrument.landscape.model_parts import parts_of
 from instrument.values import LossSurface
 from tests.landscape import build
 

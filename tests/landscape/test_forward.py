@@ -15,9 +15,9 @@ from instrument import SummaryRecord, read
 from instrument.collect import ops as summary_operators
 from instrument.landscape import samples
 from instrument.landscape.forward import Form, Forward
+from instrument.landscape.im2col import convolutions, im2col, with_columns, with_im2col
 from instrument.landscape.landscape import SummaryLandscape
-from instrument.landscape.parts import EvaluationError, check_names, parts_of
-from instrument.landscape.unfold import convolutions, of_windows, unfolded, windows_of
+from instrument.landscape.model_parts import EvaluationError, check_names, parts_of
 from instrument.landscape.weights import BadCheckpoint
 from tests.landscape import build
 
@@ -114,12 +114,12 @@ def test_unfolded_convolutions_are_the_same(options: dict[str, Any]) -> None:
     network = nn.SequentialCell(conv)
     expected = conv(ms.Tensor(PICTURES)).asnumpy()
     assert convolutions(network) == [conv]
-    with unfolded(network):
+    with with_im2col(network):
         found = nn.SequentialCell(conv)(ms.Tensor(PICTURES)).asnumpy()
     assert type(conv) is nn.Conv2d
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    windows, places = windows_of(conv, PICTURES)
-    with of_windows(conv, places):
+    windows, places = im2col(conv, PICTURES)
+    with with_columns(conv, places):
         found = nn.SequentialCell(conv)(ms.Tensor(windows)).asnumpy()
     assert (type(conv), places) == (nn.Conv2d, expected.shape[2:])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ from mindspore import nn
 from mindspore.train import Model
 
 from instrument import SummaryLandscape, read
-from instrument.landscape import compute, work
+from instrument.landscape import checkpoint_store, dispatch
 from instrument.landscape.directions import NoPlane
 from instrument.landscape.weights import BadCheckpoint
 from instrument.values import LossSurface
@@ -112,7 +112,7 @@ class Stop(Exception):
 def test_an_interrupted_landscape_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """The same values, bit for bit, and no finished point is computed again; in the end only the event is left."""
     whole = draw(tmp_path / "whole", size=9, metrics=["accuracy"])
-    at_point, computed = compute.Evaluator.at_point, []
+    at_point, computed = dispatch.Evaluator.at_point, []
 
     def limited(self: Any, point: int) -> Any:
         if len(computed) == after:
@@ -121,26 +121,26 @@ def test_an_interrupted_landscape_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         return at_point(self, point)
 
     with monkeypatch.context() as patch:
-        patch.setattr(compute.Evaluator, "at_point", limited)
+        patch.setattr(dispatch.Evaluator, "at_point", limited)
         with pytest.raises(Stop):
             draw(tmp_path / "run", size=9, metrics=["accuracy"])
-    assert os.path.isdir(tmp_path / "run" / work.FOLDER)
+    assert os.path.isdir(tmp_path / "run" / checkpoint_store.FOLDER)
     first = set(computed)
     after = 10**9
     computed.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(compute.Evaluator, "at_point", limited)
+        patch.setattr(dispatch.Evaluator, "at_point", limited)
         found = draw(tmp_path / "run", size=9, metrics=["accuracy"])
     origin = 81
     assert (set(computed) & first) <= {origin}
     assert same(whole, found)
-    assert not os.path.exists(tmp_path / "run" / work.FOLDER)
+    assert not os.path.exists(tmp_path / "run" / checkpoint_store.FOLDER)
     assert same(found, read(tmp_path / "run").landscapes[-1])
 
 
 def test_a_torn_record_is_cut_off(tmp_path: Path) -> None:
     """What a killed process left in the middle of a write, or a flipped bit, costs that point and those behind it."""
-    with work.Work(str(tmp_path), "plane", "a" * 64) as kept:
+    with checkpoint_store.CheckpointStore(str(tmp_path), "plane", "a" * 64) as kept:
         for point in range(4):
             kept.add(point, np.array([point, 0.5]))
         path = os.path.join(kept.path, "points.log")
@@ -155,14 +155,37 @@ def test_a_torn_record_is_cut_off(tmp_path: Path) -> None:
         assert sorted(kept.finished(2, 10)) == [0]
 
 
+def test_what_release_0_1_0_began_is_resumed(tmp_path: Path) -> None:
+    """Names of files and fields on disk stay; without this a release would silently compute hours of points again."""
+    folder = tmp_path / "landscape_unfinished" / "a_plane-aaaaaaaaaaaa"
+    folder.mkdir(parents=True)
+    np.savez(folder / "samples.npz", **{"0/0": np.arange(4, dtype=np.float32), "0/1": np.zeros(4, np.int32)})
+    digest = "aa77053da5774417c95acab34310bd743928e397f0a28876edb29b4db0ddf9b7"
+    (folder / "state.json").write_text(
+        '{"graph": true, "joined": true, "unfold": false, "early": false, "difference": 0.0, "metrics": ["accuracy"], '
+        f'"versions": {{"python": "3.11"}}, "origin": [1.5, 0.5], "samples_digest": "{digest}"}}'
+    )
+    (folder / "points.log").write_bytes(bytes.fromhex("0700000000000000000000000000e03f000000000000f03fa53369f6"))
+    with checkpoint_store.CheckpointStore(str(tmp_path), "a plane", "a" * 64) as store:
+        state, samples = store.load() or (None, None)
+        assert state is not None
+        assert samples is not None
+        assert (state.form.graph, state.form.unfold, state.origin) == (True, False, [1.5, 0.5])
+        assert samples.count == 4
+        assert {point: row.tolist() for point, row in store.finished(2, 10).items()} == {7: [0.5, 1.0]}
+
+
 def test_two_processes_do_not_compute_the_same(tmp_path: Path) -> None:
     """The second is told."""
-    with work.Work(str(tmp_path), "plane", "a" * 64), pytest.raises(work.Busy, match="Another process computes plane"):
-        work.Work(str(tmp_path), "plane", "a" * 64)
+    with (
+        checkpoint_store.CheckpointStore(str(tmp_path), "plane", "a" * 64),
+        pytest.raises(checkpoint_store.AlreadyComputing, match="Another process computes plane"),
+    ):
+        checkpoint_store.CheckpointStore(str(tmp_path), "plane", "a" * 64)
 
 
 def interrupted(directory: Path, monkeypatch: pytest.MonkeyPatch, callback: Any, **options: Any) -> None:
-    at_point = compute.Evaluator.at_point
+    at_point = dispatch.Evaluator.at_point
     count = iter(range(8))
 
     def limited(self: Any, point: int) -> Any:
@@ -171,7 +194,7 @@ def interrupted(directory: Path, monkeypatch: pytest.MonkeyPatch, callback: Any,
         return at_point(self, point)
 
     with monkeypatch.context() as patch:
-        patch.setattr(compute.Evaluator, "at_point", limited)
+        patch.setattr(dispatch.Evaluator, "at_point", limited)
         with pytest.raises(Stop):
             draw(directory, callback=callback, **options)
 

@@ -20,7 +20,7 @@ from instrument import SummaryLandscape
 from instrument.errors import InstrumentError
 from instrument.landscape import workers
 from instrument.landscape.directions import NoPlane
-from instrument.landscape.parts import EvaluationError
+from instrument.landscape.model_parts import EvaluationError
 from instrument.landscape.weights import BadCheckpoint
 from tests.landscape import build
 from tests.landscape.test_forward import Conv, WithLoss, conv_answer, held
@@ -261,24 +261,24 @@ def test_a_disk_that_fills_before_the_surface_is_written(small_disk_of: Callable
 
 
 def leave() -> None:
-    """Let go of the pipe, and live on."""
+    """Close the socket, and live on."""
     os.closerange(3, 4096)
     time.sleep(1000)
 
 
-def test_a_worker_that_lets_go_of_its_pipe_is_replaced(
+def test_a_worker_that_lets_go_of_its_socket_is_replaced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is killed, and another one tries."""
     monkeypatch.setattr(workers, "_EXIT_SECONDS", 0.1)
-    with workers.Processes([None]) as pool, pytest.raises(workers.WorkerLost, match="3 workers died over a task"):
+    with workers.WorkerPool([None]) as pool, pytest.raises(workers.WorkerLost, match="3 workers died over a task"):
         pool.submit(leave).result(120)
-    assert "closed its pipe; its points are computed again." in caplog.text
+    assert "ended unexpectedly; its points are computed again." in caplog.text
 
 
 def test_a_closed_pool_takes_no_tasks() -> None:
     """In the words of Python's own executors."""
-    with workers.Processes([None]) as pool:
+    with workers.WorkerPool([None]) as pool:
         pass
     with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
         pool.submit(os.getpid)

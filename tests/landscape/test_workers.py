@@ -18,7 +18,7 @@ import pytest
 
 from instrument import SummaryLandscape, processes, read
 from instrument.landscape import landscape, workers
-from instrument.landscape.parts import EvaluationError
+from instrument.landscape.model_parts import EvaluationError
 from instrument.processes import MARK
 from tests.landscape import build
 from tests.landscape.test_landscape import draw, same
@@ -109,8 +109,8 @@ def test_each_process_has_its_device(
 
     monkeypatch.setattr(landscape.framework, "device_target", lambda: target)
     monkeypatch.setattr(landscape.framework, "device_id", lambda: current)
-    monkeypatch.setattr(landscape, "Processes", asked_for)
-    monkeypatch.setattr(landscape, "generate", lambda *_: [])
+    monkeypatch.setattr(landscape, "WorkerPool", asked_for)
+    monkeypatch.setattr(landscape.runner, "run_all", lambda *_: [])
     try:
         SummaryLandscape(collected(tmp_path)).gen_landscapes_with_multi_process(
             build.small_callback, device_ids=ids, device_target=wanted
@@ -163,7 +163,7 @@ def fail() -> None:
 
 def test_a_worker_that_dies_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its task is done again, by another process."""
-    with workers.Processes([None]) as pool:
+    with workers.WorkerPool([None]) as pool:
         first = pool.submit(pid_of).result(60)
         second = pool.submit(end_once, str(tmp_path / "died")).result(60)
         assert first != second
@@ -175,7 +175,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path, caplog: pytest.LogCaptur
 
 def test_a_task_that_kills_is_given_up() -> None:
     """After three workers, and the next task is done; an error of a function is the function's."""
-    with workers.Processes([None]) as pool:
+    with workers.WorkerPool([None]) as pool:
         with pytest.raises(workers.WorkerLost, match="3 workers died over a task; the last one ended unexpectedly"):
             pool.submit(end_always).result(120)
         with pytest.raises(ValueError, match="no such thing"):
@@ -186,7 +186,7 @@ def test_a_task_that_kills_is_given_up() -> None:
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_ended() -> None:
     """When its time is over."""
-    with workers.Processes([None], task_limit_seconds=2.0) as pool, pytest.raises(workers.WorkerLost, match="in time"):
+    with workers.WorkerPool([None], task_limit_seconds=2.0) as pool, pytest.raises(workers.WorkerLost, match="in time"):
         pool.submit(time.sleep, 1000).result(120)
 
 
@@ -246,7 +246,7 @@ def test_the_next_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             return start(interpreter, device)
 
     monkeypatch.setattr(workers, "_start", impatient)
-    with workers.Processes([None]) as pool:
+    with workers.WorkerPool([None]) as pool:
         assert pool.submit(pid_of).result(60) > 0
 
 
@@ -256,14 +256,14 @@ def test_shadowed_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (tmp_path / f"{name}.py").write_text("raise ImportError('not this one')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with workers.Processes([None]) as pool:
+    with workers.WorkerPool([None]) as pool:
         assert pool.submit(os.getcwd).result(60) == str(tmp_path)
         assert pool.submit(os.getenv, MARK).result(60) is None
 
 
 def test_workers_run_beside_each_other(tmp_path: Path) -> None:
     """Two tasks that wait for each other end."""
-    with workers.Processes([("CPU", 0), ("CPU", 1)]) as pool:
+    with workers.WorkerPool([("CPU", 0), ("CPU", 1)]) as pool:
         pids = {future.result(60) for future in [pool.submit(meet, tmp_path) for _ in range(2)]}
     assert len(pids) == 2
 

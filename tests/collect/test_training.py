@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from instrument.collect.step_count import ContinuedNotice, StepCount
+from instrument.collect.training import ContinuedNotice, StepCount
 
 
 def train(count: StepCount, epochs: range, steps: int, begins_at: int = 0) -> list[int]:

@@ -1,4 +1,4 @@
-"""What is kept on disk while a landscape is computed, so that it can be gone on with, and by other processes.
+"""Keep an unfinished landscape on disk, to resume it, and to share it with worker processes.
 
     <directory>/landscape_unfinished/<tag>-<digest>/
         state.json     what the values depend on beside the plane
@@ -6,8 +6,9 @@
         points.log     one record a finished point, appended as it comes
         plane.npz, callback.pkl     for other processes only
 
-The digest is that of the plane: another question has another folder. A record carries a checksum; a process that was
-killed in the middle of one leaves a record that is cut off by the next.
+The digest is that of the job: another job has another folder. A record carries a checksum; a process that was killed in
+the middle of one leaves a record that is cut off by the next. Names of files and fields stay as they are: computations
+that earlier releases began are resumed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import re
 import shutil
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
@@ -29,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.errors import InstrumentError
+from instrument.landscape.forward import Form
 from instrument.landscape.samples import Samples
 
 FOLDER = "landscape_unfinished"
@@ -36,13 +38,16 @@ _STATE, _SAMPLES, _POINTS, _PLANE, _CALLBACK = "state.json", "samples.npz", "poi
 _CRC = struct.Struct("<I")
 
 
-class Busy(InstrumentError, RuntimeError):
+class AlreadyComputing(InstrumentError, RuntimeError):
     """Another process computes the same landscape."""
 
 
 @dataclass(frozen=True)
-class State:
-    """What the values depend on: the form of the computation, metrics, versions. `origin` are the values at (0, 0)."""
+class StoredState:
+    """What the values depend on: the form of the computation, metrics, versions. `origin` are the values at (0, 0).
+
+    The fields are the keys of `state.json`.
+    """
 
     graph: bool
     joined: bool
@@ -54,12 +59,16 @@ class State:
     origin: list[float]
     samples_digest: str
 
+    @property
+    def form(self) -> Form:
+        return Form(self.graph, self.joined, self.unfold, self.early)
 
-class Work:
+
+class CheckpointStore:
     """The folder of one landscape, locked against other processes while it is open.
 
     Raises:
-        Busy: another process has it.
+        AlreadyComputing: another process has it.
         OSError: it cannot be made or written.
     """
 
@@ -72,9 +81,9 @@ class Work:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._file)
-            raise Busy(f"Another process computes {tag} in {directory} at this moment.") from error
+            raise AlreadyComputing(f"Another process computes {tag} in {directory} at this moment.") from error
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> CheckpointStore:
         return self
 
     def __exit__(
@@ -83,7 +92,7 @@ class Work:
         os.close(self._file)
 
     def remove(self) -> None:
-        """It is finished: nothing of it is needed any more."""
+        """Remove the folder of a finished landscape."""
         shutil.rmtree(self.path, ignore_errors=True)
         try:
             os.rmdir(os.path.dirname(self.path))
@@ -92,30 +101,27 @@ class Work:
 
     # ------------------------------------------------------------------ what the values depend on
 
-    def load(self) -> tuple[State, Samples] | None:
-        """What an earlier process began with; None where there is nothing that can be gone on with."""
+    def load(self) -> tuple[StoredState, Samples] | None:
+        """Return what an earlier process began with; None if there is nothing to resume."""
         try:
-            with open(os.path.join(self.path, _STATE), encoding="utf-8") as file:
-                state = State(**json.load(file))
-            with np.load(os.path.join(self.path, _SAMPLES), allow_pickle=False) as arrays:
-                samples = Samples.of({name: arrays[name] for name in arrays.files})
+            state, samples = _load(self.path)
         except (OSError, ValueError, TypeError, KeyError):
             return None
         return (state, samples) if samples.digest() == state.samples_digest else None
 
-    def begin(self, state: State, samples: Samples) -> None:
-        """Start from nothing."""
+    def begin(self, state: StoredState, samples: Samples) -> None:
+        """Remove all points, and store what new ones will depend on."""
         os.ftruncate(self._file, 0)
-        self._write(_SAMPLES, lambda path: save_arrays(path, samples.arrays()))
-        self._write(_STATE, lambda path: _save_json(path, asdict(state)))
+        self._write(_SAMPLES, lambda path: _save_arrays(path, samples.arrays()))
+        self._write(_STATE, lambda path: _save_bytes(path, json.dumps(asdict(state)).encode()))
 
-    def share(self, plane: Mapping[str, NDArray[Any]], callback: bytes) -> None:
-        """Write what other processes need beside."""
-        self._write(_PLANE, lambda path: save_arrays(path, plane))
+    def share(self, plane: Mapping[str, NDArray[np.generic]], callback: bytes) -> None:
+        """Write what worker processes need besides."""
+        self._write(_PLANE, lambda path: _save_arrays(path, plane))
         self._write(_CALLBACK, lambda path: _save_bytes(path, callback))
 
-    def _write(self, name: str, write: Any) -> None:
-        """Whole, or not at all."""
+    def _write(self, name: str, write: Callable[[str], None]) -> None:
+        """Write a file whole, or not at all."""
         path = os.path.join(self.path, name)
         write(path + ".part")
         os.replace(path + ".part", path)
@@ -123,7 +129,7 @@ class Work:
     # ------------------------------------------------------------------ finished points
 
     def add(self, point: int, values: NDArray[np.float64]) -> None:
-        """A point is finished; `values` (1 + metrics,)."""
+        """Append a finished point with its `values` (1 + metrics,)."""
         data = struct.pack("<q", point) + values.astype("<f8").tobytes()
         data += _CRC.pack(zlib.crc32(data))
         try:
@@ -135,7 +141,7 @@ class Work:
         raise OSError(f"{self.path} is full: what has been computed so far stands there.")
 
     def finished(self, columns: int, count: int) -> dict[int, NDArray[np.float64]]:
-        """The points that are there already, (columns,) each; whatever follows a damaged record is cut off."""
+        """Return the values (columns,) of each stored point, and cut off what follows a damaged record."""
         length = 8 + 8 * columns + _CRC.size
         with open(os.path.join(self.path, _POINTS), "rb") as file:
             data = file.read()
@@ -152,27 +158,28 @@ class Work:
         return result
 
 
-def shared(directory: str) -> tuple[State, Samples, dict[str, NDArray[Any]], bytes]:
-    """What a process that only evaluates needs, out of the folder of another."""
+def _load(directory: str) -> tuple[StoredState, Samples]:
     with open(os.path.join(directory, _STATE), encoding="utf-8") as file:
-        state = State(**json.load(file))
-    with np.load(os.path.join(directory, _SAMPLES), allow_pickle=False) as arrays:
-        samples = Samples.of({name: arrays[name] for name in arrays.files})
-    with np.load(os.path.join(directory, _PLANE), allow_pickle=False) as arrays:
-        plane = {name: arrays[name] for name in arrays.files}
+        state = StoredState(**json.load(file))
+    return state, Samples.of(_load_arrays(os.path.join(directory, _SAMPLES)))
+
+
+def _load_arrays(path: str) -> dict[str, NDArray[np.generic]]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def shared(directory: str) -> tuple[StoredState, Samples, dict[str, NDArray[np.generic]], bytes]:
+    """Return state, samples, arrays of the plane and pickled callback from the folder of another process."""
+    state, samples = _load(directory)
     with open(os.path.join(directory, _CALLBACK), "rb") as file:
-        return state, samples, plane, file.read()
+        return state, samples, _load_arrays(os.path.join(directory, _PLANE)), file.read()
 
 
-def save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _save_arrays(path: str, arrays: Mapping[str, NDArray[np.generic]]) -> None:
     named: dict[str, Any] = dict(arrays)  # NumPy 1.26 would take allow_pickle for the name of an array
     with open(path, "wb") as file:
         np.savez(file, **named)
-
-
-def _save_json(path: str, data: Any) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(data, file)
 
 
 def _save_bytes(path: str, data: bytes) -> None:

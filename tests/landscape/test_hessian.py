@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.landscape.lanczos import Product, top_eigenvectors
+from instrument.landscape.hessian import Product, top_eigenvectors
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is recorded of a step, an evaluation or a whole training: sources -> items, as far as they were asked for."""
+"""Collect what is recorded of a step, an evaluation or a whole training: sources -> items, as far as asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from instrument import framework
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
-from instrument.collect import checks, convert, lineage, sources
+from instrument.collect import convert, lineage, sources, validate
 from instrument.collect.options import Specified
 from instrument.values import Item
 
@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 _BATCH_DIMENSIONS = 4
 
 
-class Gatherer:
-    """Asks the sources of one training. `custom` are the user's own facts about it.
+class Collectors:
+    """Ask the sources of one training. `custom` are the user's own facts about it.
 
-    Without `tells_run` what is the same on every rank, graphs and lineage, is left to the first one. `memory` is what
+    Without `tells_run` what is the same on every rank, graphs and lineage, is left to the first one. `history` is what
     the trainings of a collector share.
 
     What a source cannot give is logged once and not asked for again: nothing that is collected is worth a training.
@@ -35,9 +35,9 @@ class Gatherer:
         specified: Specified,
         custom: Mapping[str, str | int | float],
         tells_run: bool = True,
-        memory: Memory | None = None,
+        history: TrainingHistory | None = None,
     ) -> None:
-        self._memory = memory if memory is not None else Memory()
+        self._history = history if history is not None else TrainingHistory()
         self._specified = specified
         self._custom = custom
         self._tells_run = tells_run
@@ -52,27 +52,27 @@ class Gatherer:
         self._optimizer: Any = None
         self._weights: list[tuple[str, str, Any]] | None = None
 
-    def attempt(self, what: str, get: Callable[..., Result], *arguments: Any) -> Result | None:
-        """What a function gives; None where it raises, now or before."""
-        if what in self._given_up:
+    def attempt(self, subject: str, get: Callable[..., Result], *arguments: Any) -> Result | None:
+        """Return what a function returns; None if it raises, now or before."""
+        if subject in self._given_up:
             return None
         try:
             return get(*arguments)
-        except Exception as error:  # noqa: BLE001  whatever a user's network, data or metric raises when looked into
-            self._given_up.add(what)
+        except Exception as error:  # noqa: BLE001  the edge: whatever a user's network, data or metric raises when looked into
+            self._given_up.add(subject)
             reason = str(error) if isinstance(error, sources.Uncollectable) else f"{type(error).__name__}: {error}"
-            if (what, reason) not in self._memory.said:
-                self._memory.said.add((what, reason))
-                log.warning("SummaryCollector does not collect the %s: %s", what, reason)
+            if (subject, reason) not in self._history.warned:
+                self._history.warned.add((subject, reason))
+                log.warning("SummaryCollector does not collect the %s: %s", subject, reason)
             return None
 
     # ------------------------------------------------------------------ at a step
 
     def values(self, params: Any) -> list[Item]:
-        """Input pictures, loss, learning rate and histograms. Arrays are views: they are copied by the write."""
+        """Return input pictures, loss, learning rate and histograms. Arrays are views: the write copies them."""
         items: list[Item] = []
-        for what, get in self._wanted:
-            items += self.attempt(what, get, params) or ()
+        for subject, get in self._wanted:
+            items += self.attempt(subject, get, params) or ()
         return items
 
     def _learning_rates(self, params: Any) -> list[Item]:
@@ -83,24 +83,23 @@ class Gatherer:
         if self._weights is None:
             chosen = sources.weights(self._optimizer_of(params), self._specified.histogram_pattern)
             self._weights = [(f"histogram {tag!r}", tag, parameter) for tag, parameter in chosen]
-        items = [self.attempt(what, _view, "histogram", tag, one) for what, tag, one in self._weights]
+        items = [self.attempt(name, _view, "histogram", tag, parameter) for name, tag, parameter in self._weights]
         return [item for item in items if item is not None]
 
     def _optimizer_of(self, params: Any) -> Any:
-        """Looked for once: in the middle of a training every function that is called finds the caches full of others'
-        work, and a network may have thousands of cells."""
+        """Return the optimiser, which is looked for once: a network may have thousands of cells."""
         if self._optimizer is None:
             self._optimizer = sources.optimizer(params)
         return self._optimizer
 
     def forget(self) -> None:
-        """The training is over: its network need not live as long as its collector."""
+        """Let go of the network of a training that is over."""
         self._optimizer = self._weights = None
 
     # ------------------------------------------------------------------ at an evaluation
 
     def evaluation(self, params: Any) -> list[Item]:
-        """Each metric that is a number, and the lineage."""
+        """Return each metric that is a number, and the lineage."""
         items: list[Item | None] = []
         if self._specified.switches["collect_metric"]:
             results = self.attempt("metrics", lambda: _results(params)) or {}
@@ -115,7 +114,7 @@ class Gatherer:
     # ------------------------------------------------------------------ once in a training
 
     def at_the_beginning(self, params: Any) -> list[Item]:
-        """The lineage, as far as it is known before the first step: a training that fails has its hyper-parameters."""
+        """Return the lineage that is known before the first step: a training that fails has its hyper-parameters."""
         if not self._tells_run:
             log.info("The first rank records the graph and the lineage; with on_every_rank=True this one does, too.")
             return []
@@ -129,7 +128,7 @@ class Gatherer:
         return [item for item in items if item is not None]
 
     def once(self, params: Any) -> list[Item]:
-        """The graph, which there is when the first step has ended."""
+        """Return the graph, which there is when the first step has ended."""
         if not (self._tells_run and self._specified.switches["collect_graph"]):
             return []
         item = self.attempt("graph", lambda: _graph(params))
@@ -139,14 +138,14 @@ class Gatherer:
         return Item("custom_lineage_data", "custom_lineage_data", lineage_codec.custom_message(self._custom))
 
     def at_the_end(self, params: Any, outputs: Any) -> list[Item]:
-        """The lineage of the training; `outputs` are those of the network in its last step."""
+        """Return the lineage of the training; `outputs` are those of the network in its last step."""
         if not (self._specified.switches["collect_train_lineage"] and self._tells_run):
             return []
         item = self.attempt("train lineage", lambda: self._train_lineage(params, outputs, is_over=True))
         return [item] if item is not None else []
 
     def loss(self, outputs: Any) -> list[Item]:
-        """The loss in what the network gave, if losses are collected."""
+        """Return the loss in what the network gave, if losses are collected."""
         if not self._specified.switches["collect_metric"] or outputs is None:
             return []
         return self.attempt("loss", _loss, SimpleNamespace(net_outputs=outputs)) or []
@@ -156,33 +155,33 @@ class Gatherer:
         loss = _if_there(lambda: sources.loss(SimpleNamespace(net_outputs=outputs))) if outputs is not None else None
         if optimizer is None:
             return lineage.train(params, loss, None)
-        initial = self.attempt("initial learning rate", self._memory.initial_rate, optimizer)
+        initial = self.attempt("initial learning rate", self._history.initial_rate, optimizer)
         return lineage.train(params, loss, optimizer, initial, lineage.first_rate(optimizer) if is_over else None)
 
 
-class Memory:
-    """What several trainings of one collector share: what was said, and the first learning rates of optimisers."""
+class TrainingHistory:
+    """What several trainings of one collector share: what was logged, and the first learning rates of optimisers."""
 
     def __init__(self) -> None:
         #: What is not collected, and why.
-        self.said: set[tuple[str, str]] = set()
-        self._known: list[tuple[weakref.ref[Any], float]] = []
+        self.warned: set[tuple[str, str]] = set()
+        self._rates: list[tuple[weakref.ref[Any], float]] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": []}  # a copy knows no optimisers
+        return {**self.__dict__, "_rates": []}  # a copy knows no optimisers
 
     def initial_rate(self, optimizer: Any) -> float | None:
         """Return the learning rate that an optimiser had before its first step here, that of a schedule at step 0.
 
         It is that of the first group where there are several; None for one that cannot be computed.
         """
-        for reference, rate in self._known:
+        for reference, rate in self._rates:
             if reference() is optimizer:
                 return rate
         rate_now = lineage.first_rate(optimizer, is_initial=True)
         if rate_now is not None:
-            self._known = [known for known in self._known if known[0]() is not None]
-            self._known.append((weakref.ref(optimizer), rate_now))
+            self._rates = [entry for entry in self._rates if entry[0]() is not None]
+            self._rates.append((weakref.ref(optimizer), rate_now))
         return rate_now
 
 
@@ -199,7 +198,7 @@ def _results(params: Any) -> dict[str, Any]:
 
 def _view(kind: str, tag: str, value: Any) -> Item:
     """Return an item under a name that is the user's: one that no file can hold must not take its event along."""
-    return convert.to_item(kind, checks.check_name(tag), value)
+    return convert.to_item(kind, validate.check_name(tag), value)
 
 
 def _input_data(params: Any) -> list[Item]:

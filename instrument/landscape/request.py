@@ -1,17 +1,21 @@
-"""From checkpoints to the plane that is asked for: which parameters move, along which directions, how far."""
+"""Request a plane: check what the user gave, and make the plane of the checkpoints.
+
+A request says which parameters move, along which directions, and how far.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from instrument.landscape import directions, grid
+from instrument.landscape import directions
 from instrument.landscape.directions import Floats, Layout, Weights
-from instrument.landscape.plane import Plane
+from instrument.landscape.plane import Extent, Grid, Plane, around, make_grid
 from instrument.landscape.weights import LEAST_POINTS, BadCheckpoint, Checkpoint, is_float, listed, without_repeated
 
 AXES = (*directions.PRINCIPAL, "random", "hessian")
@@ -26,8 +30,8 @@ _DECOMPOSITION = {"random": "Random", "hessian": "Hessian", "given": "Given"}
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a user asked for, checked.
+class Request:
+    """The options of a plane, checked.
 
     `axes` is one of `AXES` or "given"; `given` (2, P) are the directions then. `normalize` is None for axes that keep
     their own length. `pattern` chooses parameters by name; None for the usual ones.
@@ -36,10 +40,10 @@ class Wish:
     axes: str
     normalize: str | None
     size: int
-    extent: grid.Extent | str
+    extent: Extent | str
     seed: int
     pattern: Callable[[str], bool] | None = None
-    given: Any = None
+    given: tuple[object, object] | None = None
 
     @property
     def has_path(self) -> bool:
@@ -47,8 +51,8 @@ class Wish:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What is known of a plane before any loss is: see `instrument.landscape.surface` for the names.
+class PlaneInfo:
+    """What a surface says about its plane before any loss is known; `runner` lists the names in `metadata`.
 
     `shift` is the x that users see at the origin.
     """
@@ -60,8 +64,8 @@ class Known:
     shift: float = 0.0
 
 
-def wish(axes: Any, normalize: Any, size: Any, extent: Any, seed: Any, parameters: Any) -> Wish:
-    """Check what a user asks for.
+def checked(axes: object, normalize: object, size: object, extent: object, seed: object, parameters: object) -> Request:
+    """Return the request of a user's options.
 
     Raises:
         TypeError, ValueError: something is wrong with it; the message says what would be right.
@@ -80,19 +84,41 @@ def wish(axes: Any, normalize: Any, size: Any, extent: Any, seed: Any, parameter
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
         raise ValueError(f"seed is {seed!r}; expected an int of at least 0.")
     usual = _USUAL.get(axes) if normalize == AUTO else normalize
-    return Wish(axes, usual, int(size), grid.check_extent(extent), int(seed), _chosen(parameters), given)
+    return Request(axes, usual, int(size), check_extent(extent), int(seed), _chosen(parameters), given)
 
 
-def _pair(axes: Any) -> Any:
+def check_extent(given: object) -> Extent | str:
+    """Return `"auto"`, or four numbers of one number (as far to each side) or four: x from, to, y from, to.
+
+    Raises:
+        TypeError, ValueError: it is something else, not finite, or empty.
+    """
+    if isinstance(given, str) and given == "auto":
+        return given
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        given = (-given, given, -given, given)
+    try:
+        numbers = [float(number) for number in np.asarray(given, np.float64).reshape(-1)]
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) != 4:
+        raise TypeError(f"extent is {given!r}; expected 'auto', a number, or four: x from, to, y from, to.")
+    if not np.all(np.isfinite(numbers)) or not (numbers[0] < numbers[1] and numbers[2] < numbers[3]):
+        raise ValueError(f"extent is {given!r}; expected finite numbers, each axis ascending.")
+    return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def _pair(axes: object) -> tuple[object, object]:
     if isinstance(axes, Mapping) or not isinstance(axes, (Sequence, np.ndarray)) or len(axes) != 2:
         raise TypeError(
             f"axes is a {type(axes).__name__}; expected one of {list(AXES)}, or two directions, each a flat array or a "
             "dictionary of arrays by parameter name."
         )
-    return tuple(axes)
+    first, second = axes
+    return first, second
 
 
-def _chosen(parameters: Any) -> Callable[[str], bool] | None:
+def _chosen(parameters: object) -> Callable[[str], bool] | None:
     if parameters is None:
         return None
     if isinstance(parameters, str):
@@ -108,41 +134,41 @@ def _chosen(parameters: Any) -> Callable[[str], bool] | None:
 
 
 def is_mindspores(name: str) -> bool:
-    """Whether MindSpore's own landscape moves a parameter of this name."""
+    """Return True if MindSpore's own landscape moves a parameter of this name."""
     return ("weight" in name or "bias" in name) and "moment" not in name
 
 
-def layout_of(wish: Wish, last: Checkpoint, trainable: Sequence[str], all_names: Sequence[str]) -> Layout:
-    """The parameters that move, in the network's order.
+def layout_of(wanted: Request, last: Checkpoint, trainable: Sequence[str], all_names: Sequence[str]) -> Layout:
+    """Return the parameters that move, in the network's order.
 
     Raises:
         BadCheckpoint: there are none.
     """
-    chosen = wish.pattern
-    names = all_names if chosen is not None or wish.axes == "mindspore" else trainable
+    chosen = wanted.pattern
+    names = all_names if chosen is not None or wanted.axes == "mindspore" else trainable
     if chosen is None:
-        chosen = is_mindspores if wish.axes == "mindspore" else lambda _: True
-    found = [name for name in names if chosen(name) and is_float(last.tensors[name])]
-    if not found:
+        chosen = is_mindspores if wanted.axes == "mindspore" else lambda _: True
+    moved = [name for name in names if chosen(name) and is_float(last.tensors[name])]
+    if not moved:
         raise BadCheckpoint(
             f"No parameter of the network takes part: of {listed(list(all_names))}, none is chosen. "
             + ("MindSpore takes names with 'weight' or 'bias'; axes='anchored' takes all that are trained."
-               if wish.axes == "mindspore" else "Set parameters= to a regular expression that matches some.")
+               if wanted.axes == "mindspore" else "Set parameters= to a regular expression that matches some.")
         )  # fmt: skip
-    return Layout(tuple(found), tuple(tuple(last.tensors[name].shape) for name in found))
+    return Layout(tuple(moved), tuple(tuple(last.tensors[name].shape) for name in moved))
 
 
-def flat(one: Checkpoint, layout: Layout) -> Weights:
-    return [one.tensors[name].reshape(-1) for name in layout.names]
+def _flat(checkpoint: Checkpoint, layout: Layout) -> Weights:
+    return [cast(NDArray[np.floating], checkpoint.tensors[name].reshape(-1)) for name in layout.names]
 
 
 def plane_of(
-    wish: Wish,
+    wanted: Request,
     path: Sequence[Checkpoint],
     layout: Layout,
     eigenvectors: Callable[[], tuple[Floats, Floats]] | None = None,
-) -> tuple[Plane, Known, list[Checkpoint]]:
-    """The plane, what is known of it, and the checkpoints of its path.
+) -> tuple[Plane, PlaneInfo, list[Checkpoint]]:
+    """Make the plane of a request; return it, what a surface says about it, and the checkpoints of its path.
 
     Args:
         path: ascending; the last one is the origin.
@@ -154,72 +180,68 @@ def plane_of(
     """
     metadata: dict[str, Any] = {}
     kept = list(path)
-    if wish.has_path:
+    if wanted.has_path:
         kept, repeated = without_repeated(path, layout.names)
         metadata["repeated"] = repeated
-    weights = [flat(one, layout) for one in kept]
-    vectors, explained, more = _vectors(wish, weights, layout, eigenvectors)
-    metadata |= more
-    frozen = directions.unmoved(weights) if wish.has_path and len(kept) > 1 else [False] * len(layout.names)
-    if wish.normalize is not None:
-        vectors = np.array([directions.normalized(one, weights[-1], layout, wish.normalize) for one in vectors])
-    if any(frozen) and wish.axes in _LEAVES_OUT_FROZEN:
-        vectors = np.array([directions.without(one, layout, frozen) for one in vectors])
+    weights = [_flat(checkpoint, layout) for checkpoint in kept]
+    vectors, explained, of_axes = _vectors(wanted, weights, layout, eigenvectors)
+    metadata |= of_axes
+    frozen = directions.unmoved(weights) if wanted.has_path and len(kept) > 1 else [False] * len(layout.names)
+    if wanted.normalize is not None:
+        vectors = np.array([directions.normalized(vector, weights[-1], layout, wanted.normalize) for vector in vectors])
+    if any(frozen) and wanted.axes in _LEAVES_OUT_FROZEN:
+        vectors = np.array([directions.without(vector, layout, frozen) for vector in vectors])
     metadata["frozen"] = [name for name, out in zip(layout.names, frozen, strict=True) if out]
-    metadata["unmoved"] = _unmoved(vectors, layout, metadata["frozen"])
+    metadata["unmoved"] = [
+        name
+        for name, place, out in zip(layout.names, layout.slices, frozen, strict=True)
+        if not (out or vectors[:, place].any())
+    ]
     singles = vectors.astype(np.float32)
     metadata["direction_cosine"] = directions.cosine(singles)
-    coordinates, share = directions.project(weights, singles) if wish.has_path else (np.empty((0, 2)), np.empty(0))
+    coordinates, share = directions.project(weights, singles) if wanted.has_path else (np.empty((0, 2)), np.empty(0))
     if len(coordinates):
         coordinates[-1] = 0.0
-    extent = wish.extent if not isinstance(wish.extent, str) else _usual_extent(coordinates)
-    plane = Plane(layout, dict(kept[-1].tensors), singles, grid.make(extent, wish.size), coordinates)
-    numbers = [one.number for one in kept] if wish.has_path else []
+    extent = wanted.extent
+    if isinstance(extent, str):
+        extent = around(coordinates) if len(coordinates) > 1 else (-1.0, 1.0, -1.0, 1.0)
+    plane = Plane(layout, dict(kept[-1].tensors), singles, make_grid(extent, wanted.size), coordinates)
+    numbers = [checkpoint.number for checkpoint in kept] if wanted.has_path else []
     metadata |= {
-        "axes": wish.axes, "normalize": wish.normalize, "seed": wish.seed, "number": kept[-1].number,
-        "decomposition": _DECOMPOSITION.get(wish.axes, "PCA"),
+        "axes": wanted.axes, "normalize": wanted.normalize, "seed": wanted.seed, "number": kept[-1].number,
+        "decomposition": _DECOMPOSITION.get(wanted.axes, "PCA"),
     }  # fmt: skip
-    return plane, Known(numbers, share, explained, metadata), kept if wish.has_path else kept[-1:]
-
-
-def _unmoved(vectors: Floats, layout: Layout, frozen: Sequence[str]) -> list[str]:
-    """Tensors along which neither direction goes, for another reason than that training left them as they were."""
-    return [
-        name
-        for name, place in zip(layout.names, layout.slices, strict=True)
-        if name not in frozen and not vectors[:, place].any()
-    ]
-
-
-def _usual_extent(coordinates: Floats) -> grid.Extent:
-    return grid.around(coordinates) if len(coordinates) > 1 else (-1.0, 1.0, -1.0, 1.0)
+    return plane, PlaneInfo(numbers, share, explained, metadata), kept if wanted.has_path else kept[-1:]
 
 
 def _vectors(
-    wish: Wish, weights: Sequence[Weights], layout: Layout, eigenvectors: Callable[[], tuple[Floats, Floats]] | None
+    wanted: Request,
+    weights: Sequence[Weights],
+    layout: Layout,
+    eigenvectors: Callable[[], tuple[Floats, Floats]] | None,
 ) -> tuple[Floats, Floats, dict[str, Any]]:
-    """Directions (2, P) before they are normalised, explained shares, and what else is known."""
-    if wish.axes == "random":
-        return directions.random_axes(layout, wish.seed), np.empty(0), {}
-    if wish.axes == "hessian":
+    """Return directions (2, P) before they are normalised, explained shares, and metadata of the axes."""
+    if wanted.axes == "random":
+        return directions.random_axes(layout, wanted.seed), np.empty(0), {}
+    if wanted.axes == "hessian":
         assert eigenvectors is not None
         values, vectors = eigenvectors()
         if len(vectors) < 2:
             raise directions.NoPlane("The loss curves along one direction at most; there is no plane of eigenvectors.")
         return vectors[:2], np.empty(0), {"eigenvalues": values.tolist()}
-    if wish.axes == "given":
-        return np.array([_given(one, layout) for one in wish.given]), np.empty(0), {}
+    if wanted.given is not None:
+        return np.array([_given(direction, layout) for direction in wanted.given]), np.empty(0), {}
     if len(weights) < LEAST_POINTS:
         raise directions.NoPlane(
             f"There are {len(weights)} different checkpoints, which span no plane; expected at least {LEAST_POINTS}. "
             "Draw the line between two with compute_line(), or take axes='random'."
         )
-    axes = directions.principal_axes(weights, wish.axes)
+    axes = directions.principal_axes(weights, wanted.axes)
     return axes.vectors, axes.explained, {"singular_values": axes.singular_values.tolist()}
 
 
-def _given(direction: Any, layout: Layout) -> Floats:
-    """One direction (P,) as the user gave it."""
+def _given(direction: object, layout: Layout) -> Floats:
+    """Return one direction (P,) that the user gave."""
     if isinstance(direction, Mapping):
         unknown = sorted(set(direction) - set(layout.names))
         if unknown:
@@ -239,22 +261,22 @@ def _given(direction: Any, layout: Layout) -> Floats:
     return result
 
 
-def line_of(first: Checkpoint, last: Checkpoint, layout: Layout, size: int, extent: Any) -> tuple[Plane, Known]:
-    """The line (1 - x) first + x last, x over `extent`.
+def line_of(first: Checkpoint, last: Checkpoint, layout: Layout, size: int, extent: Any) -> tuple[Plane, PlaneInfo]:
+    """Make the line (1 - x) first + x last, x over `extent`.
 
     Raises:
         NoPlane: both hold the same weights.
     """
-    ends = [flat(first, layout), flat(last, layout)]
-    start, end = (np.concatenate([values.astype(np.float64) for values in one]) for one in ends)
+    ends = [_flat(first, layout), _flat(last, layout)]
+    start, end = (np.concatenate([values.astype(np.float64) for values in weights]) for weights in ends)
     if np.array_equal(start, end):
         raise directions.NoPlane(f"The checkpoints {first.number} and {last.number} hold the same weights.")
     singles = np.array([end - start, np.zeros_like(start)], np.float32)
-    axis = grid.Grid(np.linspace(extent[0], extent[1], size) - 1.0, np.zeros(1))  # a plane's origin is its last point
+    axis = Grid(np.linspace(extent[0], extent[1], size) - 1.0, np.zeros(1))  # a plane's origin is its last point
     plane = Plane(layout, dict(last.tensors), singles, axis, np.array([[-1.0, 0.0], [0.0, 0.0]]))
     still = directions.unmoved(ends)
     metadata = {
         "axes": "line", "normalize": None, "decomposition": "Line", "number": last.number, "repeated": [],
         "unmoved": [], "frozen": [name for name, out in zip(layout.names, still, strict=True) if out],
     }  # fmt: skip
-    return plane, Known([first.number, last.number], np.zeros(2), np.ones(1), metadata, shift=1.0)
+    return plane, PlaneInfo([first.number, last.number], np.zeros(2), np.ones(1), metadata, shift=1.0)

@@ -1,7 +1,8 @@
-"""What callers hand to a recorder: refused where it is wrong, and messages as the bytes that the file will hold."""
+"""Check what users hand to a recorder, and make items of messages."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import mindspore
@@ -11,21 +12,23 @@ from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.codec import schema
 from instrument.codec import text as text_codec
-from instrument.collect import convert, lineage
+from instrument.collect import convert, lineage, sources
 from instrument.errors import CorruptMessage
 from instrument.values import LINEAGE_KINDS, Item
+
+log = logging.getLogger("instrument")
 
 ARRAY_PLUGINS = ("scalar", "image", "tensor", "histogram")
 PLUGINS = (*ARRAY_PLUGINS, "text", "graph", *LINEAGE_KINDS, "landscape")
 _STEPS = range(2**63)
 
 
-def check_plugin(plugin: Any) -> None:
+def check_plugin(plugin: object) -> None:
     if plugin not in PLUGINS:
         raise ValueError(f"The plugin is {plugin!r}; expected one of {list(PLUGINS)}.")
 
 
-def check_name(name: Any) -> str:
+def check_name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"The name is {name!r} of type {type(name).__name__}; expected str.")
     if not name:
@@ -56,35 +59,55 @@ def check_step(step: Any) -> int:
     return int(number)
 
 
-def check_network(name: str, network: Any) -> Any:
+def check_network(name: str, network: object) -> Any:
     if network is not None and not isinstance(network, mindspore.nn.Cell):
         raise TypeError(f"{name} is a {type(network).__name__}; expected a mindspore.nn.Cell or None.")
     return network
 
 
-def check_mode(mode: Any) -> None:
+def check_mode(mode: object) -> None:
     if mode not in ("train", "eval"):
         raise ValueError(f"mode is {mode!r}; expected 'train' or 'eval'.")
 
 
-def check_filter(plugin_filter: Any) -> None:
+def check_record(train_network: object, plugin_filter: object) -> None:
+    check_network("train_network", train_network)
     if plugin_filter is not None and not callable(plugin_filter):
         raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
 
 
-def message_item(plugin: str, name: str, value: Any, dialect: str) -> Item:
+def check_callbacks(params: object, collector: type[Any]) -> None:
+    """Refuse a second collector, which would fight over the summary operators' values and the files."""
+    callbacks = sources.get(params, "list_callback") or []
+    if sum(isinstance(callback, collector) for callback in callbacks) > 1:
+        raise ValueError(
+            "There is more than one SummaryCollector among the callbacks; expected one. Merge their options into it."
+        )
+    if any(
+        type(callback).__name__ == collector.__name__ and not isinstance(callback, collector) for callback in callbacks
+    ):
+        log.warning(
+            "MindSpore's SummaryCollector is among the callbacks too; it takes values of summary operators away."
+        )
+
+
+def message_item(plugin: str, name: str, value: object, dialect: str) -> Item:
     """Return an item of a kind that is a message: a text, a graph, a landscape, or lineage."""
     if plugin == "text":
         return Item(plugin, name, b"".join(text_codec.encode(convert.to_text(value, name))))
     if plugin == "graph":
         return Item(plugin, name, _graph_bytes(value, name))
     if plugin == "landscape":
-        _check_dialect(plugin, dialect)
+        if dialect == "tensorboard":
+            raise ValueError(
+                f"TensorBoard's files have no place for a {plugin}; expected a recorder with dialect='mindspore' or "
+                "'both'."
+            )
         return Item(plugin, name, _message_bytes(value, "LossLandscape", name))
     return Item(plugin, name, _lineage_bytes(plugin, value, name))
 
 
-def _graph_bytes(value: Any, name: str) -> bytes:
+def _graph_bytes(value: object, name: str) -> bytes:
     data = value.SerializeToString() if hasattr(value, "SerializeToString") else value
     if not isinstance(data, (bytes, bytearray)):
         raise TypeError(f"The graph {name!r} is a {type(value).__name__}; expected the bytes of a ModelProto.")
@@ -96,8 +119,8 @@ def _graph_bytes(value: Any, name: str) -> bytes:
         raise ValueError(f"The value of {name!r} is no ModelProto message with a graph: {error}") from error
 
 
-def _message_bytes(value: Any, message_name: str, name: str) -> bytes:
-    """The bytes of a protobuf message, from whatever pool its class comes."""
+def _message_bytes(value: object, message_name: str, name: str) -> bytes:
+    """Return the bytes of a protobuf message, from whatever pool its class comes."""
     given = getattr(getattr(value, "DESCRIPTOR", None), "name", type(value).__name__)
     if isinstance(value, (bytes, bytearray)):
         data = bytes(value)
@@ -112,15 +135,7 @@ def _message_bytes(value: Any, message_name: str, name: str) -> bytes:
     return data
 
 
-def _lineage_bytes(plugin: str, value: Any, name: str) -> bytes:
+def _lineage_bytes(plugin: str, value: object, name: str) -> bytes:
     if plugin == "custom_lineage_data" and isinstance(value, dict):
         return lineage_codec.custom_message(lineage.check_custom(value, name))
     return _message_bytes(value, lineage_codec.MESSAGES[plugin][1], name)
-
-
-def _check_dialect(plugin: str, dialect: str) -> None:
-    """Raise `ValueError` for a kind that only MindSpore's files have, where there are none."""
-    if dialect == "tensorboard":
-        raise ValueError(
-            f"TensorBoard's files have no place for a {plugin}; expected a recorder with dialect='mindspore' or 'both'."
-        )

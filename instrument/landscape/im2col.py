@@ -1,4 +1,4 @@
-"""Convolutions as a matrix product, on the CPU.
+"""im2col: convolutions as a matrix product, on the CPU.
 
 MindSpore's kernel for convolutions larger than 1 x 1 does less than one GFLOP a second on a CPU; laying the windows of
 the picture out as columns (`ops.unfold`) and multiplying is some twenty times as fast. Cells are changed in place, for
@@ -7,7 +7,7 @@ as long as the landscape is computed: they keep their parameters, names and plac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,8 +17,10 @@ from mindspore import nn, ops
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from instrument.landscape.model_parts import NETWORK_ERRORS
 
-class _Unfolded(nn.Conv2d):
+
+class _Im2colConv2d(nn.Conv2d):
     """`nn.Conv2d` of one group, with its parameters: (N, C, H, W) to (N, O, H', W')."""
 
     def construct(self, x: Any) -> Any:
@@ -43,7 +45,7 @@ def _outputs(size: int, kernel: int, stride: int, dilation: int) -> int:
 def _padding(
     mode: str, given: Any, height: int, width: int, kernel: Any, stride: Any, dilation: Any
 ) -> tuple[int, int, int, int]:
-    """Top, bottom, left, right, as MindSpore's own convolution has them."""
+    """Return top, bottom, left and right, as MindSpore's own convolution has them."""
     if mode == "same":
         high = _same(height, kernel[0], stride[0], dilation[0])
         wide = _same(width, kernel[1], stride[1], dilation[1])
@@ -56,13 +58,13 @@ def _padding(
 
 
 def _same(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """What is added to a side so that there is one output a stride."""
+    """Return what is added to a side so that there is one output a stride."""
     wanted = ((size + stride - 1) // stride - 1) * stride + dilation * (kernel - 1) + 1
     return max(wanted - size, 0)
 
 
 def convolutions(network: Any) -> list[Any]:
-    """The cells for which the other form is the same, and faster."""
+    """Return the cells for which a matrix product is the same, and faster."""
     return [
         cell
         for _, cell in network.cells_and_names()
@@ -75,12 +77,12 @@ def convolutions(network: Any) -> list[Any]:
 
 
 @contextmanager
-def unfolded(network: Any) -> Iterator[None]:
-    """Inside, the network's convolutions are matrix products."""
+def with_im2col(network: Any) -> Iterator[None]:
+    """Compute the network's convolutions as matrix products inside the block."""
     cells = convolutions(network)
     try:
         for cell in cells:
-            cell.__class__ = _Unfolded
+            cell.__class__ = _Im2colConv2d
         yield
     finally:
         for cell in cells:
@@ -90,7 +92,7 @@ def unfolded(network: Any) -> Iterator[None]:
 # ---------------------------------------------------------------- the first one, of samples that stay the same
 
 
-class _OfWindows(nn.Conv2d):
+class _ColumnsConv2d(nn.Conv2d):
     """`nn.Conv2d` of one group, of windows (N, C * kernel, H' * W') to (N, O, H', W')."""
 
     def construct(self, windows: Any) -> Any:
@@ -100,28 +102,28 @@ class _OfWindows(nn.Conv2d):
         return ops.reshape(result, (windows.shape[0], self.out_channels, *self.window_places))
 
 
-class _Given(Exception):
-    """What a convolution was given."""
+class _Captured(Exception):
+    """Carries the input of a convolution to where it is caught."""
 
 
-class _Asking(nn.Conv2d):
+class _CapturingConv2d(nn.Conv2d):
     def construct(self, x: Any) -> Any:
-        raise _Given(x)
+        raise _Captured(x)
 
 
-def first_of(network: Any, forward: Any, data: NDArray[Any]) -> Any:
-    """The convolution that is given `data` (N, C, H, W) as they are when `forward()` is called, or None."""
+def first_convolution(network: nn.Cell, forward: Callable[[], object], data: NDArray[np.generic]) -> Any:
+    """Return the convolution that is given `data` (N, C, H, W) as they are when `forward()` is called, or None."""
     fitting = [cell for cell in convolutions(network) if data.ndim == 4 and cell.in_channels == data.shape[1]]
     if not fitting or data.dtype != np.float32:
         return None
     cell, mode = fitting[0], mindspore.get_context("mode")
     try:
-        cell.__class__ = _Asking
+        cell.__class__ = _CapturingConv2d
         mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
         forward()
-    except _Given as given:
+    except _Captured as given:
         return cell if np.array_equal(given.args[0].asnumpy(), data) else None
-    except Exception:  # noqa: BLE001  what comes before the convolution fails: it is not given the data as they are
+    except NETWORK_ERRORS:  # layers before the convolution fail: it is not given the data as they are
         return None
     finally:
         cell.__class__ = nn.Conv2d
@@ -129,8 +131,8 @@ def first_of(network: Any, forward: Any, data: NDArray[Any]) -> Any:
     return None
 
 
-def windows_of(cell: Any, data: NDArray[Any]) -> tuple[NDArray[Any], tuple[int, int]]:
-    """(N, C * kernel, H' * W') of `data` (N, C, H, W), and (H', W')."""
+def im2col(cell: Any, data: NDArray[np.generic]) -> tuple[NDArray[np.generic], tuple[int, int]]:
+    """Return the windows (N, C * kernel, H' * W') of `data` (N, C, H, W), and (H', W')."""
     count, channels, height, width = data.shape
     (high, wide), (down, right), (far, aside) = cell.kernel_size, cell.stride, cell.dilation
     top, bottom, left, beside = _padding(
@@ -145,11 +147,11 @@ def windows_of(cell: Any, data: NDArray[Any]) -> tuple[NDArray[Any], tuple[int, 
 
 
 @contextmanager
-def of_windows(cell: Any, places: tuple[int, int]) -> Iterator[None]:
-    """Inside, the convolution takes windows, which are so many down and across."""
+def with_columns(cell: Any, places: tuple[int, int]) -> Iterator[None]:
+    """Let the convolution take windows inside the block; there are `places` of them down and across."""
     before = cell.__class__
     cell.window_places = places
-    cell.__class__ = _OfWindows
+    cell.__class__ = _ColumnsConv2d
     try:
         yield
     finally:

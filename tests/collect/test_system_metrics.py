@@ -21,8 +21,8 @@ from mindspore.train import Model
 from mindspore.train.callback import Callback
 
 from instrument import SummaryCollector, SummaryRecord, read
-from instrument.collect import sampler
-from instrument.collect.sampler import Sampler
+from instrument.collect import system_metrics
+from instrument.collect.system_metrics import Sampler
 from tests.collect.build import BOTH, Said
 from tests.collect.fake import Loop, dataset
 from tests.write.build import wait_until
@@ -94,9 +94,9 @@ def test_dear_samples_come_rarely(monkeypatch: pytest.MonkeyPatch, caplog: pytes
         now[0] += cost
         return {}
 
-    monkeypatch.setattr(sampler, "time", Clock)
+    monkeypatch.setattr(system_metrics, "time", Clock)
     box = Box()
-    sampler._run(take, weakref.WeakMethod(box.take), 5.0, Running())  # type: ignore[arg-type]
+    system_metrics._run(take, weakref.WeakMethod(box.take), 5.0, Running())  # type: ignore[arg-type]
     total, when = 0.0, 1.0
     for pause, cost in zip(pauses[1:], (0.001, 0.001, 0.2, 0.001, 0.2), strict=True):
         total, when = total + cost, when + cost
@@ -149,8 +149,8 @@ def test_samples_stand_between_the_records_of_a_loop(tmp_path: Path, processes: 
 def test_nothing_is_sampled_before_the_first_step(tmp_path: Path) -> None:
     """A number of ours would replace what a former training recorded from there on."""
     with SummaryRecord(tmp_path, num_process=0, system_metrics=0.1) as record:
-        assert record.beside is not None
-        wait_until(lambda: record.beside._wants_device)
+        assert record.metrics is not None
+        wait_until(lambda: record.metrics._wants_device)
     assert sampled(tmp_path) == []
 
 
