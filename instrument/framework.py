@@ -101,7 +101,7 @@ def probe() -> list[str]:
 
 
 def take_summaries(step: int | None = None) -> list[tuple[str, Any]]:
-    """What MindSpore holds of its summary operators, as (name, tensor) with names like `loss[:Scalar]`; it is emptied.
+    """Take what MindSpore holds of its summary operators: (name, tensor), with names like `loss[:Scalar]`.
 
     In PyNative mode a compiled function that is still running is waited for, and on Ascend, where values arrive later
     than the step ends, those of a `step`.
@@ -176,7 +176,7 @@ def unique_name(name: str, flags: str) -> str:
 
 
 def split_name(marked: str) -> tuple[str, str]:
-    """What an operator that runs outside of a graph was given by `unique_name`: the name and, before `]`, the flags."""
+    """Split what `unique_name` gave an operator outside of a graph into the name and, before `]`, the flags."""
     global _names_used
     _names_used += 1
     name, _, mark = marked.rpartition("[#")
@@ -317,7 +317,7 @@ def watch_iterators(before: Callable[[], bool], after: Callable[[Any], None]) ->
 
 
 def is_alive(iterator: Any) -> bool:
-    """Whether an iterator still has its pipeline."""
+    """Return True if an iterator still has its pipeline."""
     return getattr(iterator, "_runtime_context", None) is not None
 
 

@@ -166,10 +166,10 @@ class Window:
 
     @property
     def source(self) -> str:
-        """Who marked the steps; empty if nobody did."""
+        """Return who marked the steps; empty if nobody did."""
         return self._source
 
     @property
     def dropped(self) -> int:
-        """How many marks were too many. It is asked for once, at the end."""
+        """Return how many marks were dropped for want of room; call it once, at the end."""
         return max(next(self.counter) - self.max_marks, 0)

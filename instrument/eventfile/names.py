@@ -47,7 +47,7 @@ class EventFileName:
 
     @property
     def writer(self) -> tuple[int, str]:
-        """Who wrote it: files of one device on one host belong to one series of restarts."""
+        """Return who wrote it: files of one device on one host belong to one series of restarts."""
         return (self.device, self.host)
 
 

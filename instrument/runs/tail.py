@@ -43,7 +43,7 @@ class Followed(Protocol):
 
     @property
     def contents(self) -> RunData:
-        """What the files hold."""
+        """Return what the files hold."""
 
     def refresh(self) -> None:
         """Read what has come since."""

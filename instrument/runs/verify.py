@@ -33,7 +33,7 @@ class Report:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is damaged or unfinished."""
+        """Return True if nothing is damaged or unfinished."""
         return not self.damage
 
 

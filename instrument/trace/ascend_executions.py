@@ -80,7 +80,7 @@ def _task_rows(
 
 
 def _unnamed_rows(operators: OperatorMap, streams: NDArray[np.uint32], tasks: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Where no file names anything, a task is its own operator."""
+    """Return rows in which each task is its own operator, as no file names any."""
     keys, inverse = np.unique(streams.astype(np.int64) << 32 | tasks, return_inverse=True)
     if len(keys) > _MOST_UNNAMED:
         return np.full(len(tasks), operators.row(unnamed()), np.int32)

@@ -66,7 +66,7 @@ ALLOCATION = np.dtype([("start_ns", "i8"), ("duration_ns", "i8"), ("name", "i4")
 
 
 def side_of(task_type: str) -> str:
-    """Where a task of that type runs: all kinds of AI cores are one side; other units are sides of their own."""
+    """Return where a task of that type runs: all kinds of AI cores are one side; other units are sides of their own."""
     kind = task_type.strip().upper()
     if kind in _CORES:
         return AI_CORE

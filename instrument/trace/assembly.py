@@ -211,7 +211,7 @@ class Assembly:
         self.batches = batches
 
     def capture(self) -> Capture:
-        """What was gathered; executions by start, each in its step."""
+        """Return what was gathered, executions by start, each in its step."""
         if not self.has_steps():
             self.steps = steps_of_marks(self.spans)
         if not self.has_steps():

@@ -47,11 +47,11 @@ class Clock:
         return min(_LIMIT_NS * self.khz // 1_000_000, _LIMIT_NS)
 
     def holds(self, cycles: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the counters are times, or `MISSING`."""
+        """Return which of the counters are times, or `MISSING`."""
         return np.asarray((cycles >= MISSING) & (cycles < self.limit_cycles))
 
     def duration_ns(self, cycles: int) -> int:
-        """So many cycles, to the nearest nanosecond."""
+        """Convert cycles to nanoseconds, to the nearest one."""
         return (cycles * 1_000_000 + self.khz // 2) // self.khz
 
     def ns(self, cycles: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -122,7 +122,7 @@ def start_log(data: Buffer, losses: Losses) -> StartLog:
 
 
 def device_info(data: Buffer, losses: Losses) -> DeviceInfo:
-    """What of `info.json` matters here."""
+    """Return the fields of `info.json` that clocks need."""
     content = _object(data, losses)
     device, cpu = _first(content, "DeviceInfo"), _first(content, "CPU")
     hostname = content.get("hostname")

@@ -126,7 +126,7 @@ def _is_device(kind: str) -> bool:
 
 
 def _is_of(kind: Kind, device: int, first: int) -> bool:
-    """What names no device is of the first one, but the logs of the host are of all."""
+    """Return True if a file is of a device: one that names none is of the first, but logs of the host are of all."""
     return kind.device == device or (kind.device is None and (device == first or kind.name == ASCEND))
 
 

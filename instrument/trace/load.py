@@ -309,7 +309,7 @@ class _Loader:
             self._parts.add_spans(found.names, spans, EPOCH, name)
 
     def _host_counter(self) -> clocks.Clock | None:
-        """What the counter of the host is in time since the epoch."""
+        """Return the clock that turns the counter of the host into time since the epoch."""
         logs = {name.rpartition("/")[2].split(".")[0]: name for name in self._group.files.get(ASCEND, ())}
         if "host_start" not in logs or self._wall_ns is None:
             return None
@@ -345,7 +345,7 @@ class _Loader:
                 parts.fetches = fetches.fetches
 
     def _sums(self) -> None:
-        """What the tools summed up, where nothing better is there; where executions are, their number is checked."""
+        """Add the sums of the tools if there is nothing better; if there are executions, check their number."""
         sources = (
             ("cpu_detail", cpu.totals), ("gpu_detail", gpu.totals), ("op_statistic", self._statistic),
             ("cpu_types", cpu.totals), ("gpu_types", gpu.totals),

@@ -36,7 +36,7 @@ class OperatorMap:
             self._add(tasks, known, tensors or {})
 
     def __len__(self) -> int:
-        """How many tasks are named."""
+        """Return how many tasks are named."""
         return len(self._keys)
 
     def row(self, operator: Operator) -> int:
@@ -104,7 +104,7 @@ UNNAMED_TYPES = frozenset({"task", "AI CPU task"})
 
 
 def unnamed(stream: int = MISSING, task: int = MISSING) -> Operator:
-    """What stands for a task where no file names any; for all of them where none is given."""
+    """Return the operator of a task that no file names; of all such tasks if none is given."""
     if task == MISSING:
         return Operator("tasks", "tasks", "task", AI_CORE)
     return Operator(f"stream {stream} task {task}", f"task {task}", "task", AI_CORE)

@@ -192,7 +192,7 @@ class _Reader:
         )
 
     def _kind(self, pid: int | str, tid: int | str) -> int:
-        """What the events of a thread are."""
+        """Return what the events of a thread are."""
         kind = _PROCESSES.get(self._processes.get(pid, "").strip().lower(), _OTHER)
         is_plane = self._threads.get((pid, tid), "").startswith("Plane")
         return _PLANE if kind == _COLLECTIVE and is_plane else kind

@@ -80,7 +80,7 @@ def _pieces(data: Buffer, start: int, end: int, losses: Losses) -> Iterator[byte
 
 
 def _last_blank(data: Buffer, start: int, stop: int) -> int:
-    """Where the last blank between `start` and `stop` ends; `start` without one."""
+    """Return where the last blank between `start` and `stop` ends; `start` without one."""
     piece = bytes(data[start:stop])
     return start + 1 + max(piece.rfind(blank) for blank in (b" ", b"\t", b"\r", b"\n"))
 

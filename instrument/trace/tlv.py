@@ -114,7 +114,7 @@ def _fields(data: bytes, losses: Losses) -> Iterator[tuple[int, str]]:
 
 
 def _end(data: Buffer, position: int) -> int | None:
-    """Where the record at `position` ends; None where it is not all there."""
+    """Return where the record at `position` ends; None if a part of it is missing."""
     if len(data) - position < _HEAD.size:
         return None
     end: int = position + _HEAD.size + _HEAD.unpack_from(data, position)[1]

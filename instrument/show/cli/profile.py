@@ -193,7 +193,7 @@ _LEFT_OUT = {
 
 
 def _tell_losses(opened: Profile, written: chrome_trace.Written | None, has_report: bool) -> None:
-    """What is not in the output, unless the report has said so."""
+    """Print what is not in the output, unless the report has said so."""
     for what, amount in (written.left_out if written is not None else {}).items():
         tell(f"not in the timeline: {_LEFT_OUT.get(what, what)}: {amount}")
     count = len(opened.problems)
