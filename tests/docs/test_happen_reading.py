@@ -57,7 +57,7 @@ CODECS: dict[str, Given] = {
     "a landscape's details are no JSON: …": lambda: landscape.to_surface(
         Landscape(_GRID + wire.delimited(100, b"{")), ""
     ),
-    "a … is no … message: …": lambda: lineage.to_dict(Lineage("train_lineage", b"\xff")),
+    "a … is no … message": lambda: lineage.to_dict(Lineage("train_lineage", b"\xff")),
     "a tensor of … dims … holds … values": lambda: tensor.decode(_view(wire.integer(1, 2) + wire.integer(2, 11))),
     "a tensor of dims … cannot be made: …": lambda: tensor.decode(
         _view(b"".join(wire.integer(1, extent) for extent in (0, 2**62, 2**62)) + wire.integer(2, 11))
