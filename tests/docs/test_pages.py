@@ -6,6 +6,7 @@ import configparser
 import importlib.util
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -182,6 +183,15 @@ def test_reference_has_every_public_name() -> None:
     homes = {"span": "Span", "__version__": None, "ops": "ScalarSummary"}
 
     assert {homes.get(name, name) for name in instrument.__all__} - {None} <= described
+
+
+def test_reference_names_what_exists() -> None:
+    """What the reference describes by its import path is there."""
+    pytest.importorskip("mindspore", reason="MindSpore is not installed")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+
+    for name in re.findall(r"^::: ([\w.]+)", text, re.MULTILINE):
+        pkgutil.resolve_name(name)
 
 
 def test_site_is_in_one_piece() -> None:
