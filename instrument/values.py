@@ -133,7 +133,7 @@ class LossSurface:
 
     `explained` are the shares of the squared lengths along the first principal axes, empty where nobody computed them.
     `convergence` is (x, y, loss) of the last checkpoint, empty where there is none. `metadata` says the rest, under
-    names: always `decomposition`, `unit` and `step_per_epoch`, and of ours what `instrument.landscape.surface` lists.
+    names: always `decomposition`, `unit` and `step_per_epoch`, and of ours what `instrument.landscape.runner` lists.
     """
 
     tag: str

@@ -16,7 +16,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 #: Members of public classes that only the package itself calls.
 INTERNAL = (
     "SummaryRecord.inbox", "SummaryRecord.abandon", "SummaryRecord.write", "SummaryRecord.close_as", "Profiler.deliver",
-    "Profile.counted", "Run.contents",
+    "Profile.counted", "Profile.own_ns", "Profile.waiting", "Run.contents",
 )  # fmt: skip
 pytestmark = [
     pytest.mark.slow,
