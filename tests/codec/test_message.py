@@ -80,6 +80,16 @@ def test_protobuf_writes_and_reads_the_same(name: str, rng: np.random.Generator)
         assert plain(message_type.decode(memoryview(data))) == values
 
 
+@pytest.mark.parametrize("name", ["DatasetGraph", "EvaluationLineage", "TrainLineage", "UserDefinedInfo"])
+def test_messages_one_after_the_other_are_merged(name: str, rng: np.random.Generator) -> None:
+    """Encoded messages that are appended to each other are what protobuf merges them into, at every depth."""
+    message_type, message_class = MINDSPORE.type(name), schema.message_class(name)
+    for _ in range(8):
+        data = b"".join(message_type.encode(**filled(name, rng)) for _ in range(3))
+        merged = message_class.FromString(data).SerializeToString()
+        assert plain(message_type.decode(data)) == plain(message_type.decode(merged))
+
+
 def test_pieces_are_not_copied() -> None:
     """A large buffer is in the pieces as it was given, encoded messages and lists of pieces too."""
     data = memoryview(bytes(1000))
