@@ -68,41 +68,36 @@ def main() -> int:
 
 
 def _recorder(directory: str, load: Load) -> tuple[Any, Callable[[int], None]]:
-    """Open a sink as `SummaryRecord` does, and return it with a function that records a step."""
+    """Open a `SummaryRecord`, whose interface all versions share, and return it with a function that records a step."""
     import numpy as np
 
-    from instrument.collect.pending import Pending
-    from instrument.values import Event, Item
-    from instrument.write.factory import open_sink
-    from instrument.write.sink import Target
+    from instrument import SummaryRecord
 
-    sink = open_sink(Target(directory), 1)
-    added = Pending(sink)
+    recorder = SummaryRecord(directory)
     array = np.ones(load.elements, np.float32)
     tags = [f"metric/{index}" for index in range(load.scalars)]
 
     def record(step: int) -> None:
         for tag in tags:
-            added.add(Item("scalar", tag, step / 8))
+            recorder.add_value("scalar", tag, step / 8)
         if load.elements:
-            added.add_copy("tensor", "weight", array, "float32", True)
-        scalars, items = added.take()
-        sink.write(Event(step, time.time(), items, scalars))
+            recorder.add_value("tensor", "weight", array)
+        recorder.record(step)
 
-    return sink, record
+    return recorder, record
 
 
 def _median_us(load: Load, folder: str) -> float:
     directory = tempfile.mkdtemp(dir=folder)
     try:
-        sink, record = _recorder(directory, load)
+        recorder, record = _recorder(directory, load)
         times = []
         for step in range(load.steps):
             began = time.perf_counter_ns()
             record(step)
             times.append(time.perf_counter_ns() - began)
             time.sleep(load.pause_s) if load.pause_s else None
-        sink.close()
+        recorder.close()
     finally:
         shutil.rmtree(directory)
     return statistics.median(times[len(times) // 4 :]) / 1000
@@ -150,17 +145,17 @@ def _measure_traffic(load: Load, seconds: float, folder: str) -> str:
     """Record for so long; return the bytes of the event files, and those that both processes had written back."""
     directory = tempfile.mkdtemp(dir=folder)
     try:
-        sink, record = _recorder(directory, load)
-        worker = sink._producer.supervisor.process(0).pid
+        recorder, record = _recorder(directory, load)
+        worker = recorder._sink._producer.supervisor.process(0).pid
         began, step = time.monotonic(), 0
         while time.monotonic() - began < seconds:
             record(step)
             step += 1
             time.sleep(load.pause_s)
-        sink.flush()
+        recorder.flush()
         written = sum(_written_bytes(pid) for pid in (os.getpid(), worker))
-        recorded = sink.stats.bytes
-        sink.close()
+        recorded = recorder.stats.bytes
+        recorder.close()
     finally:
         shutil.rmtree(directory)
     return f"{recorded} {written}"
