@@ -114,6 +114,7 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {"values", "errors", "numpy"},
     # It reads trace event files itself, so that a run, which has a profile, can stand above it.
     "analyse": {
+        "atomic_write",
         "trace",
         "ringfile",
         "codec",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from instrument.analyse.timeline_events import (
     quoted,
     timeline_events,
 )
+from instrument.atomic_write import replacing
 from instrument.trace.events import MISSING, Capture
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def write(captures: Sequence[Capture], path: str | os.PathLike[str]) -> Written:
 
 @contextmanager
 def _replacing(path: str) -> Iterator[io.TextIOWrapper]:
-    temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.part"
+    """Open the text of a file that replaces the one at `path` when it is whole; every error names `path`."""
     try:
-        with open(temporary, "xb") as raw:
+        with replacing(path) as raw:
             if path.endswith(".gz"):
                 with (
                     gzip.GzipFile("", "wb", _COMPRESSION, raw, mtime=0) as packed,
@@ -76,11 +76,8 @@ def _replacing(path: str) -> Iterator[io.TextIOWrapper]:
             else:
                 with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as text:
                     yield text
-        os.replace(temporary, path)
-    except BaseException as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno is not None:  # the user knows the file by its own name
+    except OSError as error:
+        if error.errno is not None:
             raise type(error)(error.errno, error.strerror, path) from error
         raise
 

@@ -6,13 +6,13 @@ import itertools
 import json
 import math
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from instrument._version import __version__
 from instrument.analyse import advice, mindinsight, report, stragglers
 from instrument.analyse.table import Table
+from instrument.atomic_write import replacing
 
 if TYPE_CHECKING:
     from instrument.analyse.tables import ProfileTables
@@ -118,13 +118,6 @@ def _plain(value: Any) -> Any:
 def _write(folder: str, name: str, text: str | Iterable[str]) -> str:
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
-    temporary = f"{path}.{os.getpid()}.{secrets.token_hex(4)}.part"
-    try:
-        with open(temporary, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.writelines([text] if isinstance(text, str) else text)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    with replacing(path, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        file.writelines([text] if isinstance(text, str) else text)
     return path
