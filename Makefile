@@ -58,11 +58,16 @@ demo: $(VENV)/demo.stamp ## Train LeNet-5 on the digits that come with scikit-le
 	@rm -rf build/demo_run && mkdir -p build
 	@$(VENV)/bin/python examples/lenet5.py build/demo_run
 
-# Tests run in two processes (JOBS=4: in four), those marked `alone` when all others are over: tests/schedule.py.
+# Tests run in two processes (JOBS=4: in four), those marked `alone` when all others are over: tests/schedule.py. The few
+# that fail run again, beside nothing and with the same seed: a fault of the code shows again, one of the load does not.
 test: lint $(VENV)/test.stamp ## Check everything: lint, then the tests (ARGS="-k scalar" goes to pytest), against MindInsight and TensorBoard too
 	@$(MAKE) --no-print-directory oracle || echo "Going on without MindInsight: tests that ask it are skipped."
 	@$(MAKE) --no-print-directory tensorboard || echo "Going on without TensorBoard: tests that ask it are skipped."
-	@$(VENV)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadgroup --durations=10 $(ARGS)
+	@export INSTRUMENT_TEST_SEED=$${INSTRUMENT_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	$(VENV)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadgroup --durations=10 --maxfail=20 $(ARGS); \
+	status=$$?; [ $$status -eq 1 ] || exit $$status; \
+	echo "Tests failed. They run again, beside nothing; a test that passes now depends on the load, which is to be mended."; \
+	$(VENV)/bin/python -m pytest -n 0 --last-failed --last-failed-no-failures=none -rA --show-capture=no $(ARGS)
 
 lint: $(LINT)/installed.stamp ## Check style and types: ruff check, ruff format --check, mypy --strict
 	@$(LINT)/bin/python -m ruff check

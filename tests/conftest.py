@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
-    """A random generator. Its seed is new each time and printed; `INSTRUMENT_TEST_SEED` repeats one."""
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """A random generator. Its seed is new each time and printed; `INSTRUMENT_TEST_SEED` repeats one.
+
+    Tests of one run may be given one seed: each makes something else of it.
+    """
     seed = int(os.environ.get("INSTRUMENT_TEST_SEED") or secrets.randbits(32))
     print(f"INSTRUMENT_TEST_SEED={seed}")
-    return np.random.default_rng(seed)
+    return np.random.default_rng(seed + zlib.crc32(request.node.name.encode()))
 
 
 @pytest.fixture(autouse=True)

@@ -128,18 +128,17 @@ def test_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     assert interval(np.array([1.0, 2.0, 6.0])) == (2.75, 1.0, 6.0)
 
 
-def test_cost_of_a_step_is_found_among_steps_that_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_of_a_step_is_found_among_steps_that_drift(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
     """Steps of two lengths whose shares drift cost 2 ms more where the collector is told of them."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     training = importlib.import_module("training")
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print("seed", seed)
-    random = np.random.default_rng(seed)
     is_told = training.draw(400)
     assert is_told.reshape(400, 20).sum(axis=1).tolist() == [10] * 400
     assert len({tuple(pair) for pair in is_told.reshape(400, 20).tolist()}) == 2
     share = 0.5 + 0.3 * np.sin(np.arange(8000) / 500)
-    steps_ms = np.where(random.random(8000) < share, 64.0, 33.0) + random.normal(0, 1, 8000)
+    steps_ms = np.where(rng.random(8000) < share, 64.0, 33.0) + rng.normal(0, 1, 8000)
     found = training.compare(steps_ms + 2.0 * is_told, is_told)
     none = training.compare(steps_ms, is_told)
     two_percent = 100 * 2.0 / steps_ms[~is_told].mean()
