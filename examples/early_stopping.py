@@ -1,9 +1,9 @@
-"""`model.fit` that stops by itself: it is evaluated after each epoch, and ends when the evaluation gets no better.
+"""Train with `model.fit`, evaluate after each epoch, and stop when the evaluation no longer improves.
 
     python examples/early_stopping.py [DIRECTORY] [--epochs N]
 
-Two hundred digits are few enough to be learnt by heart. Loss and accuracy of training and evaluation, and what the run
-was made of, are collected by one callback.
+The network sees 200 digits only, few enough to overfit. One callback collects the loss and accuracy of training and
+evaluation, and the lineage of the run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Train LeNet-5 on handwritten digits, keep its weights on the way, and draw the loss around the path that they took.
+"""Train LeNet-5 on handwritten digits, save checkpoints on the way, and draw the loss around the training path.
 
     python examples/landscape.py [DIRECTORY] [--epochs N] [--size N]
 
-Network and digits are those of lenet5.py. The landscape goes into the run, a page and, where matplotlib is installed, a
-picture of it beside the event files.
+Network and digits come from lenet5.py. The landscape is stored in the run. A page and, if matplotlib is installed, a
+picture of it are written beside the event files.
 """
 
 from __future__ import annotations

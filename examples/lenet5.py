@@ -2,7 +2,7 @@
 
     python examples/lenet5.py [DIRECTORY] [--epochs N] [--mode graph|pynative]
 
-The digits are scikit-learn's: 1797 pictures of 8 x 8 pixels, part of the package, enlarged to LeNet's 32 x 32.
+The 1797 digits come with scikit-learn. They have 8 x 8 pixels and are enlarged to LeNet's 32 x 32.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from instrument.show.cli import main as instrument
 
 BATCH_SIZE = 32
 TRAINING_DIGITS = 1500
-#: In the first epoch, behind the steps that compile and warm up.
+#: In the first epoch, after the steps that compile and warm up.
 PROFILED_STEPS = (31, 40)
 
 
 class LeNet5(nn.Cell):
-    """The classic: two convolutions with pooling, three dense layers. (N, 1, 32, 32) to (N, 10)."""
+    """LeNet-5: two convolutions with pooling, three dense layers; (N, 1, 32, 32) to (N, 10)."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""A training loop of your own in PyNative mode, where the gradients of four batches make one update.
+"""Record a training loop of your own in PyNative mode that accumulates the gradients of four batches per update.
 
     python examples/own_loop.py [DIRECTORY] [--epochs N]
 
-Nothing is collected by itself here: the loop says what is recorded, and at which step. A step is an update, so each has
-one point, whatever the number of batches in it.
+The loop decides what is recorded, and at which step. A step is one update here, so each update has one point, however
+many batches it takes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where the time of a few steps goes, asked for in two ways: by a callback of `model.train`, and by a schedule.
+"""Profile a few steps in two ways: with a callback of `model.train`, and with a schedule.
 
     python examples/profile_a_window.py [DIRECTORY]
 
-A profile is a window: the first steps compile and warm up, and the rest is more of the same.
+A window of ten steps is enough: the first steps compile and warm up, and the steps after the window are all alike.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Two processes train one network together, each with half of the data, and record into one directory.
+"""Train one network in two processes, each with half of the data, and record both into one directory.
 
     python examples/several_ranks.py [DIRECTORY] [--ranks N]
 
-That starts MindSpore's `msrun` with this script once more, and shows what there is when all ranks have ended:
+The script starts itself again under MindSpore's `msrun`, and shows the run when all ranks have ended:
 
     msrun --worker_num=2 --local_worker_num=2 --join=True examples/several_ranks.py DIRECTORY
 
-Nothing in the training says who is who: each rank writes files of its own, and the first records what is the same
-everywhere. The last rank has a slow disk here, which the profile finds.
+The training code does not name ranks. Each rank writes its own files, and rank 0 records what all ranks share. The last
+rank has a slow disk in this example; the profile finds it.
 """
 
 from __future__ import annotations

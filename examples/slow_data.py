@@ -1,9 +1,9 @@
-"""A training that waits for its data: the profiler finds it and says which stage, it is mended, and both are compared.
+"""Find the slow stage of a data pipeline with the profiler, fix it, and compare both profiles.
 
     python examples/slow_data.py [DIRECTORY]
 
-The digits are turned a little, as one does against overfitting: row by row with SciPy in one worker, the slow way; then
-all at once before the training.
+The pipeline rotates the digits a little, against overfitting. The slow version rotates row by row with SciPy in one
+worker; the fast one rotates all digits before the training.
 """
 
 from __future__ import annotations

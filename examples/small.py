@@ -1,4 +1,4 @@
-"""What the small examples train: three dense layers that read the 8 x 8 digits of scikit-learn."""
+"""The network and data of the small examples: three dense layers, and the 8 x 8 digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mindspore import nn
 from mindspore.dataset import GeneratorDataset
 from sklearn.datasets import load_digits
 
-#: Of 1797; the others are for testing.
+#: The first of 1797; the others are for evaluation.
 TRAINING_DIGITS = 1500
 
 

@@ -1,9 +1,9 @@
-"""Runs in pandas: three learning rates are tried, and their curves and results put into one table and one picture.
+"""Train with three learning rates, and put curves and results of the runs into a pandas table and a picture.
 
     python examples/with_pandas.py [DIRECTORY]
 
-Needs pandas and matplotlib: pip install pandas matplotlib. Reading needs neither MindSpore nor a
-device: the second half works on any machine that has the files.
+Needs pandas and matplotlib: pip install pandas matplotlib. The second half reads only, so it needs neither MindSpore
+nor a device and works on any machine that has the files.
 """
 
 from __future__ import annotations
