@@ -11,7 +11,7 @@ import numpy as np
 from instrument.codec import event, scalar, wire
 from instrument.codec import tensorboard as tb
 from instrument.eventfile import frame
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event
 
 Write = Callable[[Any], Any]
 DIALECTS = {
@@ -124,7 +124,7 @@ def _mixed(steps: int, dialect: str) -> Iterator[bytes]:
 def _histogram(step: int, dialect: str) -> bytes:
     array = np.linspace(0, step, 1000, dtype=np.float32)
     if dialect == "mindspore":
-        return b"".join(event.encode_value(Item("histogram", "h/weights", array)))
+        return b"".join(event.encode_value(ArrayItem("histogram", "h/weights", array)))
     edges = np.linspace(0, step, _BUCKETS + 1)[1:]
     counts = np.full(_BUCKETS, 1000 / _BUCKETS)
     facts = ((1, 0.0), (2, float(step)), (3, 1000.0), (4, step * 500.0))
@@ -138,7 +138,7 @@ def _tensors(events: int, dialect: str) -> Iterator[bytes]:
     for step in range(1, events + 1):
         array[0, 0] = step
         if dialect == "mindspore":
-            made = event.encode(Event.of(step, _START + step, [Item("tensor", "weights", array, "float32")]))
+            made = event.encode(Event.of(step, _START + step, [ArrayItem("tensor", "weights", array, "float32")]))
             yield b"".join(frame.pack(made[0]))
             continue
         dims = b"".join(wire.delimited(tb.DIM, wire.integer(tb.DIM_SIZE, extent)) for extent in array.shape)

@@ -1,12 +1,26 @@
-"""What goes down to the files: kinds, `Item` and `Event`. Workers need no more of `instrument.values` than this.
+"""What goes down to the files: kinds, items and events.
 
 A *kind* is one of `KINDS`; a *tag* names a series; a *step* is the training step that the user counts.
+
+The problem: a value changes its form on its way. It is added as a number, an array or a message, may be copied into the
+ring before its event is known, comes out of the ring as a view of shared memory, and becomes a histogram or a picture
+in a worker. Each stage takes some of these forms only.
+
+The strategy: one class of items a form, each with exactly what that form has. `collect` makes `ScalarItem`, `ArrayItem`
+and `MessageItem`; the ring takes the last two, and `StagedItem` for an array that lies in it; the worker's side gives
+them back, or an `EncodedItem` that needs no NumPy; `codec` makes a `ValueItem` of an array, which readers that write
+again, as exports do, begin with. Scalars, of which a training has most, are no items in an event but numbers by tag.
+
+Rejected: one class a kind. Tensors, histograms and pictures take the same way to the worker, and texts, graphs and
+lineage another one; only the encoder at its end has to know them apart. Rejected as well: the dataclasses of
+`instrument.values` for all of it. A worker that sees only scalars starts in half the time without them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,24 +44,99 @@ _NO_SCALARS: Mapping[str, float] = {}
 _NO_ALIASES: dict[tuple[str, str], str] = {}
 
 
-class Finished:
-    """A value as files hold it, where an `Item` may also have the array from which a worker makes one."""
+class SummaryValue:
+    """A tensor, picture, histogram or text as files hold it; `instrument.values` has the classes."""
 
     __slots__ = ()
 
 
-class Item(NamedTuple):
-    """One thing to be written: a number, an array (turned into a histogram or a picture by a worker), or a message.
+class ScalarItem(NamedTuple):
+    """A number. An event keeps those of all its items by tag."""
 
-    `payload` is a float for a scalar, an array for tensor, histogram and image (there N, C, H, W), or the finished
-    value of these, and the serialised message for the other kinds, a `Gap` and a text among them. `dtype` names the
-    recorded type of a tensor that is an array.
+    tag: str
+    value: float
+
+    @property
+    def kind(self) -> str:
+        return "scalar"
+
+
+class ArrayItem(NamedTuple):
+    """Numbers of which a worker makes a tensor, a histogram or, of (N, C, H, W), a picture.
+
+    `dtype` names the recorded type of a tensor: bfloat16 comes as float32.
     """
 
     kind: str
     tag: str
-    payload: float | NDArray[np.generic] | bytes | Finished
+    array: NDArray[np.generic]
     dtype: str = ""
+
+
+class StagedArray:
+    """An array that lies in `place` of a ring already, at `offset` of the body of the next record."""
+
+    __slots__ = ("dtype", "nbytes", "offset", "place", "shape")
+
+    def __init__(self, array: NDArray[np.generic], place: memoryview, offset: int) -> None:
+        self.dtype, self.shape, self.nbytes = array.dtype, array.shape, len(place)
+        self.place, self.offset = place, offset
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def array(self) -> NDArray[np.generic]:
+        """Return the array where it lies."""
+        import numpy as np
+
+        return np.ndarray(self.shape, self.dtype, self.place)
+
+
+class StagedItem(NamedTuple):
+    """An `ArrayItem` whose array lies in the ring, until the next event is written."""
+
+    kind: str
+    tag: str
+    array: StagedArray
+    dtype: str = ""
+
+    def in_place(self) -> ArrayItem:
+        """Return the item with its array where that lies."""
+        return ArrayItem(self.kind, self.tag, self.array.array(), self.dtype)
+
+    def copy(self) -> ArrayItem:
+        """Return the item with a copy of its array."""
+        return ArrayItem(self.kind, self.tag, self.array.array().copy(), self.dtype)
+
+
+class ValueItem(NamedTuple):
+    """A finished value."""
+
+    kind: str
+    tag: str
+    value: SummaryValue
+
+
+class MessageItem(NamedTuple):
+    """A serialised message: a text, a graph, lineage, a landscape, a gap, or a piece of a trace."""
+
+    kind: str
+    tag: str
+    data: bytes
+
+
+class EncodedItem(NamedTuple):
+    """A value as MindSpore's dialect encodes it, in pieces that are not copied."""
+
+    kind: str
+    tag: str
+    pieces: list[bytes | memoryview]
+
+
+#: What an event holds beside its scalars, and what scalars are handed over with.
+Item = ArrayItem | StagedItem | ValueItem | MessageItem | EncodedItem
+AnyItem = ScalarItem | Item
 
 
 class Event(NamedTuple):
@@ -63,14 +152,13 @@ class Event(NamedTuple):
     aliases: dict[tuple[str, str], str] = _NO_ALIASES
 
     @classmethod
-    def of(cls, step: int, wall_time: float, items: Iterable[Item]) -> Event:
-        """The event that holds these items, scalars among them."""
+    def of(cls, step: int, wall_time: float, items: Iterable[AnyItem]) -> Event:
+        """Return the event that holds these items, scalars among them."""
         scalars: dict[str, float] = {}
-        others = []
+        others: list[Item] = []
         for item in items:
-            payload: Any = item.payload
-            if item.kind == "scalar":
-                scalars[str.__str__(item.tag)] = float(payload)
+            if isinstance(item, ScalarItem):
+                scalars[str.__str__(item.tag)] = float(item.value)
             else:
                 others.append(item)
         return cls(step, wall_time, others, scalars)

@@ -30,9 +30,18 @@ from instrument.codec import text as text_codec
 from instrument.collect import options
 from instrument.errors import NoSuchRun
 from instrument.ringfile.commit import Diagnostic
-from instrument.ringfile.record import StagedArray
 from instrument.suggestions import closest
-from instrument.values import KINDS, LINEAGE_KINDS, Event, Graph, Item, Landscape, Lineage
+from instrument.values import (
+    KINDS,
+    LINEAGE_KINDS,
+    ArrayItem,
+    Event,
+    Graph,
+    Landscape,
+    Lineage,
+    MessageItem,
+    StagedArray,
+)
 from instrument.write.sink import Stats
 
 __all__ = ["CapturedPoints", "CapturedRecord", "CapturedRecords", "capture_records"]
@@ -130,12 +139,14 @@ class CapturedRecords:
         return self.points("text", tag)
 
     def _take(self, event: Event) -> None:
-        items = [Item("scalar", tag, number) for tag, number in event.scalars.items()]
-        items += [item for item in event.items if item.kind in KINDS]
-        # Arrays are the caller's, and valid during this call only.
         records = [
-            CapturedRecord(event.step, event.wall_time, item.kind, item.tag, _copied(item.payload)) for item in items
+            CapturedRecord(event.step, event.wall_time, "scalar", tag, number) for tag, number in event.scalars.items()
         ]
+        for item in event.items:
+            if isinstance(item, (ArrayItem, MessageItem)) and item.kind in KINDS:
+                # Arrays are the caller's, and valid during this call only.
+                content = np.array(item.array) if isinstance(item, ArrayItem) else item.data
+                records.append(CapturedRecord(event.step, event.wall_time, item.kind, item.tag, content))
         with self._lock:
             self._records += records
 
@@ -206,10 +217,6 @@ class _MemorySink:
 
     def take_error(self) -> Diagnostic | None:
         return None
-
-
-def _copied(payload: Any) -> Any:
-    return np.array(payload) if isinstance(payload, np.ndarray) else payload
 
 
 def _with_value(record: CapturedRecord) -> CapturedRecord:

@@ -1,7 +1,6 @@
 """What travels between the writing and the reading half.
 
-On the way down an `Item` carries either a finished value or the raw array from which a worker makes one;
-on the way up a `Record` carries the value. What stands in `instrument.events` is here, too.
+On the way down items carry it (`instrument.events`, whose names are here, too); on the way up a `Record` does.
 """
 
 from __future__ import annotations
@@ -17,9 +16,16 @@ from instrument.events import SAMPLED as SAMPLED
 from instrument.events import SESSION_END as SESSION_END
 from instrument.events import SUMMARY_KINDS as SUMMARY_KINDS
 from instrument.events import TRACE_KIND as TRACE_KIND
+from instrument.events import AnyItem as AnyItem
+from instrument.events import ArrayItem as ArrayItem
 from instrument.events import Event as Event
-from instrument.events import Finished
 from instrument.events import Item as Item
+from instrument.events import MessageItem as MessageItem
+from instrument.events import ScalarItem as ScalarItem
+from instrument.events import StagedArray as StagedArray
+from instrument.events import StagedItem as StagedItem
+from instrument.events import SummaryValue as SummaryValue
+from instrument.events import ValueItem as ValueItem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +40,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, eq=False)
-class Tensor(Finished):
+class Tensor(SummaryValue):
     """An array of any numeric dtype.
 
     `dtype` is the recorded type by name. For `"bfloat16"` the array is float32 (every value exact); otherwise
@@ -46,7 +52,7 @@ class Tensor(Finished):
 
 
 @dataclass(frozen=True)
-class Image(Finished):
+class Image(SummaryValue):
     """An encoded picture: `data` are the file's bytes (PNG as we write it), sizes in pixels.
 
     `instrument.codec.image.pixels` decodes it to an array.
@@ -62,7 +68,7 @@ class Image(Finished):
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram(Finished):
+class Histogram(SummaryValue):
     """Counts of finite values in ascending buckets, and what was not finite.
 
     `left`, `width` (float64) and `counts` (int64) have one entry a bucket; bucket i covers
@@ -83,7 +89,7 @@ class Histogram(Finished):
 
 
 @dataclass(frozen=True, eq=False)
-class Text(Finished):
+class Text(SummaryValue):
     """Texts, as TensorBoard has them: `array` is an array of str of any shape, mostly of one element."""
 
     array: NDArray[np.object_]

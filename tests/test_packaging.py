@@ -232,12 +232,12 @@ def test_the_wheel_holds_the_package_only(built: Path) -> None:
 RECIPE = "## Without MindSpore"
 RECORDED = """
 import numpy as np, time
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 sink = open_sink(Target("run"), 0)
 for step in range(1, 4):
-    tensor = Item("tensor", "t", np.ones((2, 2), np.float32), "float32")
+    tensor = ArrayItem("tensor", "t", np.ones((2, 2), np.float32), "float32")
     sink.write(Event(step, time.time(), [tensor], {"loss": step / 4}))
 sink.close()
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from instrument.codec import event as event_codec
 from instrument.codec import wire
-from instrument.events import LINEAGE_KINDS, SESSION_END, Event, Item
+from instrument.events import LINEAGE_KINDS, SESSION_END, ArrayItem, Event
 
 SUMMARY, LINEAGE, SCALARS, OTHERS = "summary", "lineage", "scalars", "others"
 #: Kinds that share TensorBoard's second file.
@@ -51,17 +51,18 @@ class Layout:
     def encode(self, event: Event) -> list[list[wire.Pieces]]:
         """Return the payloads of an event for each file."""
         if not self.has_tensorboard:
-            lineages = [item for item in event.items if item.kind in LINEAGE_KINDS] if event.items else ()
-            return [event_codec.encode(event), [_lineage_payload(item, event.wall_time) for item in lineages]]
+            return [event_codec.encode(event), _lineage_payloads(event) if event.items else []]
         if self.has_both and event.items:
-            event = event._replace(items=[event_codec.finish(item) for item in event.items])
+            # What is costly is done once: both files have the same histograms and pictures.
+            items = [event_codec.finish(item) if isinstance(item, ArrayItem) else item for item in event.items]
+            event = event._replace(items=items)
         return [self._encode(file, role, event) for file, role in enumerate(self.roles)]
 
     def _encode(self, file: int, role: str, event: Event) -> list[wire.Pieces]:
         if role == SUMMARY:
             return event_codec.encode(event)
         if role == LINEAGE:
-            return [_lineage_payload(item, event.wall_time) for item in event.items if item.kind in LINEAGE_KINDS]
+            return _lineage_payloads(event)
         from instrument.codec import tensorboard_event
 
         if role == SCALARS:
@@ -80,11 +81,13 @@ def _is_needed(role: str, kinds: set[str], event: Event) -> bool:
     return not kinds.isdisjoint(_OTHERS)
 
 
-def _lineage_payload(item: Item, wall_time: float) -> wire.Pieces:
-    from instrument.codec import lineage
+def _lineage_payloads(event: Event) -> list[wire.Pieces]:
+    items = [item for item in event.items if item.kind in LINEAGE_KINDS]
+    if not items:
+        return []
+    from instrument.codec import lineage  # most events have none
 
-    assert isinstance(item.payload, bytes)
-    return lineage.encode_event(item.kind, item.payload, wall_time)
+    return [lineage.encode_event(item.kind, event_codec.message_data(item), event.wall_time) for item in items]
 
 
 LAYOUTS: dict[str, Layout] = {

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from instrument.codec import scalar, wire
 from instrument.errors import CorruptMessage
-from instrument.events import LINEAGE_KINDS, SESSION_END, TRACE_KIND, Event, Finished, Item
+from instrument.events import (
+    LINEAGE_KINDS,
+    SESSION_END,
+    TRACE_KIND,
+    ArrayItem,
+    EncodedItem,
+    Event,
+    Item,
+    MessageItem,
+    ValueItem,
+)
 
 if TYPE_CHECKING:
     from instrument.values import Record
@@ -26,9 +36,9 @@ VERSION = "MindSpore.Event:1"
 _WALL_TIME, _STEP, _VERSION, GRAPH, SUMMARY = 1, 2, 3, 4, 5
 #: A field of ours, which MindSpore's schema lacks and all readers of its files skip.
 TRACE = 100
-#: Kinds whose item is an event of its own: the field that holds the message.
-_OWN_EVENTS = {"graph": GRAPH, TRACE_KIND: TRACE}
 GAP = 101
+#: Kinds whose item is an event of its own: the field that holds the message.
+_OWN_EVENTS = {"graph": GRAPH, TRACE_KIND: TRACE, "gap": GAP}
 #: Kinds of other files.
 _ELSEWHERE = (*LINEAGE_KINDS, SESSION_END)
 _VALUE, _TAG = 1, 1
@@ -68,12 +78,7 @@ def encode(event: Event) -> list[wire.Pieces]:
     values_bytes = len(scalars)
     for item in event.items:
         if item.kind in _OWN_EVENTS:
-            assert isinstance(item.payload, bytes)
-            payloads.append([head, *wire.delimited_pieces(_OWN_EVENTS[item.kind], [item.payload])])
-            continue
-        if item.kind == "gap":
-            assert isinstance(item.payload, bytes)
-            payloads.append([head, wire.delimited(GAP, item.payload)])
+            payloads.append([head, *wire.delimited_pieces(_OWN_EVENTS[item.kind], [message_data(item)])])
             continue
         if item.kind in _ELSEWHERE:
             continue
@@ -89,30 +94,56 @@ def encode(event: Event) -> list[wire.Pieces]:
     return payloads
 
 
-def finish(item: Item) -> Item:
-    """Return an item with its value: the histogram or the picture that is made of an array, a tensor with its type.
+def message_data(item: Item) -> bytes:
+    """Return the message of an item whose kind is always one."""
+    assert isinstance(item, MessageItem), item.kind
+    return item.data
 
-    What is a value already, a message, or content in pieces, stays as it is. A text comes as its encoded content.
-    """
-    payload: Any = item.payload
-    if item.kind == "text" and isinstance(payload, bytes):
-        return item._replace(payload=module("text").decode(memoryview(payload)))
-    if isinstance(payload, (bytes, list, Finished)):
-        return item
+
+def finish(item: ArrayItem) -> ValueItem:
+    """Make the tensor, the histogram or the picture of an array."""
     from instrument.values import Tensor
 
-    value = Tensor(payload, item.dtype) if item.kind == "tensor" else module(item.kind).from_array(payload)
-    return item._replace(payload=value)
+    if item.kind == "tensor":
+        return ValueItem(item.kind, item.tag, Tensor(item.array, item.dtype))
+    if item.kind == "histogram":
+        from instrument.codec import histogram
+
+        return ValueItem(item.kind, item.tag, histogram.from_array(item.array))
+    assert item.kind == "image", item.kind
+    from instrument.codec import image
+
+    return ValueItem(item.kind, item.tag, image.from_array(item.array))
 
 
 def encode_value(item: Item) -> wire.Pieces:
     """Return a `value` field of a summary, of any kind but a scalar."""
-    payload: Any = finish(item).payload
-    # Encoded content comes in pieces already where its values need no NumPy.
-    encoded = payload if isinstance(payload, list) else module(item.kind).encode(payload)
-    pieces = [encoded] if isinstance(encoded, bytes) else encoded
-    named = [wire.delimited(_TAG, item.tag.encode()), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], pieces)]
+    content = _content(item)
+    named = [wire.delimited(_TAG, item.tag.encode()), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], content)]
     return wire.delimited_pieces(_VALUE, named)
+
+
+def _content(item: Item) -> wire.Pieces:
+    """Return the content of the field of a kind."""
+    if isinstance(item, EncodedItem):
+        return item.pieces
+    if isinstance(item, MessageItem):
+        return [item.data]
+    if isinstance(item, ArrayItem):
+        item = finish(item)
+    assert isinstance(item, ValueItem)
+    value = item.value
+    from instrument.codec import histogram, image, tensor, text
+    from instrument.values import Histogram, Image, Tensor, Text
+
+    if isinstance(value, Tensor):
+        return tensor.encode(value)
+    if isinstance(value, Histogram):
+        return [histogram.encode(value)]
+    if isinstance(value, Image):
+        return image.encode(value)
+    assert isinstance(value, Text), value
+    return text.encode(value)
 
 
 def decode(payload: memoryview) -> Iterator[Record]:

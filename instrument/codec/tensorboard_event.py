@@ -56,13 +56,13 @@ def encode_others(event: Event, aliases: Aliases = _NO_ALIASES) -> list[wire.Pie
         if item.kind == "graph":
             from instrument.codec import graph
 
-            assert isinstance(item.payload, bytes)
-            payloads.append([head, wire.delimited(tb.GRAPH_DEF, graph.to_graph_def(item.payload))])
+            graph_def = graph.to_graph_def(mindspore.message_data(item))
+            payloads.append([head, wire.delimited(tb.GRAPH_DEF, graph_def)])
         if item.kind not in _VALUES:
             continue
         from instrument.codec import tensorboard_values
 
-        value = tensorboard_values.encode(aliases.get((item.kind, item.tag), item.tag), mindspore.finish(item))
+        value = tensorboard_values.encode(aliases.get((item.kind, item.tag), item.tag), item)
         value_bytes = wire.size(value)
         if values and values_bytes + value_bytes > mindspore.MAX_PAYLOAD_BYTES - 64:
             payloads.append([head, *wire.delimited_pieces(tb.SUMMARY, values)])
@@ -78,8 +78,8 @@ def encode_others(event: Event, aliases: Aliases = _NO_ALIASES) -> list[wire.Pie
 
 def encode_gaps(event: Event) -> list[wire.Pieces]:
     """Return the payloads that say what is missing before an event; other readers skip them."""
-    gaps = [item.payload for item in event.items if item.kind == "gap"]
-    return [[_head(event), wire.delimited(mindspore.GAP, gap)] for gap in gaps if isinstance(gap, bytes)]
+    gaps = [mindspore.message_data(item) for item in event.items if item.kind == "gap"]
+    return [[_head(event), wire.delimited(mindspore.GAP, gap)] for gap in gaps]
 
 
 def encode_lineage(sections: Mapping[str, Mapping[str, Any]], wall_time: float) -> wire.Pieces:
@@ -108,4 +108,4 @@ def _sections(event: Event) -> dict[str, dict[str, Any]]:
     from instrument.codec import lineage  # most events have none, and who writes scalars only does without NumPy
     from instrument.values import Lineage
 
-    return lineage.sections([Lineage(item.kind, item.payload) for item in items if isinstance(item.payload, bytes)])
+    return lineage.sections([Lineage(item.kind, mindspore.message_data(item)) for item in items])

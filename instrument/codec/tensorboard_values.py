@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,11 +22,13 @@ from instrument.codec import image as image_codec
 from instrument.codec import tensorboard as tb
 from instrument.codec import text as text_codec
 from instrument.codec import wire
+from instrument.codec.event import finish
 from instrument.codec.message import Value
 from instrument.codec.schema import TENSORBOARD
 from instrument.codec.tensor_fields import tensorboard_content
 from instrument.errors import CorruptMessage
-from instrument.values import BFLOAT16, SESSION_END, Histogram, Image, Item, Tensor, Text
+from instrument.events import BFLOAT16, SESSION_END, ArrayItem, Item, MessageItem, SummaryValue, ValueItem
+from instrument.values import Histogram, Image, Tensor, Text
 
 _SUMMARY = TENSORBOARD.type("Summary")
 _VALUE = TENSORBOARD.type("Summary.Value", skip=("SummaryMetadata",), raw=("TensorProto",))
@@ -64,11 +65,15 @@ _FIELD_OF = {
 
 
 def encode(tag: str, item: Item) -> wire.Pieces:
-    """Return the `value` field of a summary for a finished item, or for a tensor whose content is in pieces."""
-    payload: Any = item.payload
-    if item.kind == SESSION_END:
-        return encode_hparams(tb.HPARAMS_END, payload)
-    return _summary(tag, _FIELDS[item.kind](payload))
+    """Return the `value` field of a summary for an item of any kind but a scalar, a graph or lineage."""
+    if isinstance(item, MessageItem) and item.kind == SESSION_END:
+        return encode_hparams(tb.HPARAMS_END, item.data)
+    if isinstance(item, MessageItem):
+        return _summary(tag, _text_fields(text_codec.decode(memoryview(item.data))))
+    if isinstance(item, ArrayItem):
+        item = finish(item)
+    assert isinstance(item, ValueItem)
+    return _summary(tag, _fields(item.value))
 
 
 def encode_hparams(tag: str, content: bytes) -> wire.Pieces:
@@ -94,19 +99,22 @@ def _metadata(plugin: str) -> bytes:
     return _METADATA.encode(plugin_data={"plugin_name": plugin}, data_class=tb.DATA_CLASS_TENSOR)
 
 
-def _tensor_fields(value: Tensor | wire.Pieces) -> dict[str, Value]:
-    content = value if isinstance(value, list) else _array(value.array, value.dtype)
-    return {"tensor": content, "metadata": _metadata(tb.TENSORS)}
+def _fields(value: SummaryValue) -> dict[str, Value]:
+    """Return the fields that hold a value."""
+    if isinstance(value, Tensor):
+        return {"tensor": _array(value.array, value.dtype), "metadata": _metadata(tb.TENSORS)}
+    if isinstance(value, Image):
+        return {"image": image_codec.encode(value)}
+    if isinstance(value, Histogram):
+        return _histogram_fields(value)
+    assert isinstance(value, Text), value
+    return _text_fields(value)
 
 
 def _array(array: NDArray[Any], dtype: str) -> wire.Pieces:
     flat = np.ascontiguousarray(array).reshape(-1)
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
     return tensorboard_content(dtype, array.shape, flat.view(np.uint8).data if flat.size else b"")
-
-
-def _image_fields(value: Image) -> dict[str, Value]:
-    return {"image": image_codec.encode(value)}
 
 
 def _histogram_fields(value: Histogram) -> dict[str, Value]:
@@ -123,11 +131,6 @@ def _text_fields(value: Text) -> dict[str, Value]:
     strings = _STRINGS.encode(string_val=text_codec.elements_of(value))
     content = [*tensorboard_content("string", value.array.shape, b""), strings]
     return {"tensor": content, "metadata": _metadata(tb.TEXT)}
-
-
-_FIELDS: dict[str, Callable[[Any], dict[str, Value]]] = {
-    "tensor": _tensor_fields, "image": _image_fields, "histogram": _histogram_fields, "text": _text_fields,
-}  # fmt: skip
 
 
 # ---------------------------------------------------------------- decode

@@ -29,7 +29,7 @@ from instrument.collect.record import SummaryRecord
 from instrument.collect.schedule import Schedule, StepPlan
 from instrument.collect.training import ContinuedNotice, StepCount, Training
 from instrument.collect.validate import check_callbacks
-from instrument.values import ENDED, FINISHED, End, Item
+from instrument.values import ENDED, FINISHED, AnyItem, End
 from instrument.write import resume
 from instrument.write.sink import Stats
 
@@ -277,7 +277,7 @@ class SummaryCollector(Callback):
 
     # ------------------------------------------------------------------ one step
 
-    def _write(self, step: int, due: StepPlan, items: list[Item], params: Any) -> None:
+    def _write(self, step: int, due: StepPlan, items: list[AnyItem], params: Any) -> None:
         """Collect what is due at `step` into one event, with the summary operators' values."""
         assert self._record is not None
         left = self._record.inbox.take()
@@ -319,7 +319,7 @@ class SummaryCollector(Callback):
 
     # ------------------------------------------------------------------ the recorder
 
-    def _write_items(self, step: int, items: list[Item]) -> None:
+    def _write_items(self, step: int, items: list[AnyItem]) -> None:
         if self._record is not None and items:
             self._record.write(step, items)
 

@@ -13,7 +13,7 @@ from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.collect import convert, lineage, sources, validate
 from instrument.collect.options import Specified
-from instrument.values import Item
+from instrument.values import AnyItem, MessageItem, ScalarItem
 
 log = logging.getLogger("instrument")
 
@@ -42,7 +42,7 @@ class Collectors:
         self._custom = custom
         self._tells_run = tells_run
         self._given_up: set[str] = set()
-        self._wanted: list[tuple[str, Callable[[Any], list[Item]]]] = []
+        self._wanted: list[tuple[str, Callable[[Any], list[AnyItem]]]] = []
         if specified.switches["collect_input_data"]:
             self._wanted.append(("input data", _input_data))
         if specified.switches["collect_metric"]:
@@ -68,18 +68,18 @@ class Collectors:
 
     # ------------------------------------------------------------------ at a step
 
-    def values(self, params: Any) -> list[Item]:
+    def values(self, params: Any) -> list[AnyItem]:
         """Return input pictures, loss, learning rate and histograms. Arrays are views: the write copies them."""
-        items: list[Item] = []
+        items: list[AnyItem] = []
         for subject, get in self._wanted:
             items += self.attempt(subject, get, params) or ()
         return items
 
-    def _learning_rates(self, params: Any) -> list[Item]:
+    def _learning_rates(self, params: Any) -> list[AnyItem]:
         rates = sources.learning_rates(self._optimizer_of(params))
-        return [Item("scalar", tag, rate) for tag, rate in rates.items()]
+        return [ScalarItem(tag, rate) for tag, rate in rates.items()]
 
-    def _histograms(self, params: Any) -> list[Item]:
+    def _histograms(self, params: Any) -> list[AnyItem]:
         if self._weights is None:
             chosen = sources.weights(self._optimizer_of(params), self._specified.histogram_pattern)
             self._weights = [(f"histogram {tag!r}", tag, parameter) for tag, parameter in chosen]
@@ -98,9 +98,9 @@ class Collectors:
 
     # ------------------------------------------------------------------ at an evaluation
 
-    def evaluation(self, params: Any) -> list[Item]:
+    def evaluation(self, params: Any) -> list[AnyItem]:
         """Return each metric that is a number, and the lineage."""
-        items: list[Item | None] = []
+        items: list[AnyItem | None] = []
         if self._specified.switches["collect_metric"]:
             results = self.attempt("metrics", lambda: _results(params)) or {}
             items += [self._metric(name, value) for name, value in results.items()]
@@ -108,17 +108,17 @@ class Collectors:
             items.append(self.attempt("evaluation lineage", lambda: lineage.evaluation(params)))
         return [item for item in items if item is not None]
 
-    def _metric(self, name: Any, value: Any) -> Item | None:
+    def _metric(self, name: Any, value: Any) -> AnyItem | None:
         return self.attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", f"eval/{name}/auto", value))
 
     # ------------------------------------------------------------------ once in a training
 
-    def at_the_beginning(self, params: Any) -> list[Item]:
+    def at_the_beginning(self, params: Any) -> list[AnyItem]:
         """Return the lineage that is known before the first step: a training that fails has its hyper-parameters."""
         if not self._tells_run:
             log.info("The first rank records the graph and the lineage; with on_every_rank=True this one does, too.")
             return []
-        items: list[Item | None] = []
+        items: list[AnyItem | None] = []
         if self._specified.switches["collect_dataset_graph"]:
             items.append(self.attempt("dataset graph", lambda: lineage.dataset_graph(params.train_dataset)))
         if self._custom:
@@ -127,30 +127,30 @@ class Collectors:
             items.append(self.attempt("train lineage", lambda: self._train_lineage(params)))
         return [item for item in items if item is not None]
 
-    def once(self, params: Any) -> list[Item]:
+    def once(self, params: Any) -> list[AnyItem]:
         """Return the graph, which there is when the first step has ended."""
         if not (self._tells_run and self._specified.switches["collect_graph"]):
             return []
         item = self.attempt("graph", lambda: _graph(params))
         return [item] if item is not None else []
 
-    def _custom_lineage(self) -> Item:
-        return Item("custom_lineage_data", "custom_lineage_data", lineage_codec.custom_message(self._custom))
+    def _custom_lineage(self) -> MessageItem:
+        return MessageItem("custom_lineage_data", "custom_lineage_data", lineage_codec.custom_message(self._custom))
 
-    def at_the_end(self, params: Any, outputs: Any) -> list[Item]:
+    def at_the_end(self, params: Any, outputs: Any) -> list[AnyItem]:
         """Return the lineage of the training; `outputs` are those of the network in its last step."""
         if not (self._specified.switches["collect_train_lineage"] and self._tells_run):
             return []
         item = self.attempt("train lineage", lambda: self._train_lineage(params, outputs, is_over=True))
         return [item] if item is not None else []
 
-    def loss(self, outputs: Any) -> list[Item]:
+    def loss(self, outputs: Any) -> list[AnyItem]:
         """Return the loss in what the network gave, if losses are collected."""
         if not self._specified.switches["collect_metric"] or outputs is None:
             return []
         return self.attempt("loss", _loss, SimpleNamespace(net_outputs=outputs)) or []
 
-    def _train_lineage(self, params: Any, outputs: Any = None, is_over: bool = False) -> Item:
+    def _train_lineage(self, params: Any, outputs: Any = None, is_over: bool = False) -> MessageItem:
         optimizer = _if_there(lambda: self._optimizer_of(params))
         loss = _if_there(lambda: sources.loss(SimpleNamespace(net_outputs=outputs))) if outputs is not None else None
         if optimizer is None:
@@ -196,12 +196,12 @@ def _results(params: Any) -> dict[str, Any]:
     return {**sources.metrics(params), **(sources.get(params, "eval_results") or {})}
 
 
-def _view(kind: str, tag: str, value: Any) -> Item:
+def _view(kind: str, tag: str, value: Any) -> AnyItem:
     """Return an item under a name that is the user's: one that no file can hold must not take its event along."""
     return convert.to_item(kind, validate.check_name(tag), value)
 
 
-def _input_data(params: Any) -> list[Item]:
+def _input_data(params: Any) -> list[AnyItem]:
     images = sources.input_images(params)
     try:
         if (
@@ -218,12 +218,12 @@ def _input_data(params: Any) -> list[Item]:
         ) from error
 
 
-def _loss(params: Any) -> list[Item]:
-    return [Item("scalar", "loss/auto", sources.loss(params))]
+def _loss(params: Any) -> list[AnyItem]:
+    return [ScalarItem("loss/auto", sources.loss(params))]
 
 
-def _graph(params: Any) -> Item:
+def _graph(params: Any) -> MessageItem:
     model = framework.model_of(params.train_network)
     if model is None:
         raise sources.Uncollectable("the network is not compiled; graphs exist in graph mode only")
-    return Item("graph", "train_network/auto", graph_codec.from_model(model).data)
+    return MessageItem("graph", "train_network/auto", graph_codec.from_model(model).data)

@@ -16,7 +16,7 @@ import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.values import BFLOAT16, Item, Text
+from instrument.values import BFLOAT16, ArrayItem, ScalarItem, Text
 
 _KINDS = frozenset("biuf")
 #: The name of each type that is recorded as it is.
@@ -127,18 +127,18 @@ def _as_float32(tensor: Any) -> NDArray[np.float32]:
     return result
 
 
-def to_item(kind: str, tag: str, value: Any) -> Item:
+def to_item(kind: str, tag: str, value: Any) -> ScalarItem | ArrayItem:
     """Make a scalar, an image, a tensor or a histogram of a value.
 
     Raises:
         TypeError, ValueError: as `to_scalar`, `to_image` and `to_array`.
     """
     if kind == "scalar":
-        return Item(kind, tag, to_scalar(value, tag))
+        return ScalarItem(tag, to_scalar(value, tag))
     if kind == "image":
-        return Item(kind, tag, to_image(value, tag))
+        return ArrayItem(kind, tag, to_image(value, tag))
     array, dtype = to_array(value, tag, kind)
-    return Item(kind, tag, array, dtype)
+    return ArrayItem(kind, tag, array, dtype)
 
 
 def to_scalar(value: Any, tag: str) -> float:

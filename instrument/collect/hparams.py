@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from instrument.codec import lineage
-from instrument.values import SESSION_END, Event, Item
+from instrument.values import SESSION_END, Event, MessageItem
 from instrument.write.sink import Sink
 
 _STARTS = frozenset({"train_lineage", "custom_lineage_data"})
@@ -28,4 +28,5 @@ class HparamsSession:
         if self._has_begun:
             self._has_begun = False
             now = time.time()
-            sink.write(Event(self._step, now, [Item(SESSION_END, "", lineage.encode_session_end(is_success, now))]))
+            item = MessageItem(SESSION_END, "", lineage.encode_session_end(is_success, now))
+            sink.write(Event(self._step, now, [item]))

@@ -18,7 +18,7 @@ from instrument.codec import lineage as codec
 from instrument.codec import schema
 from instrument.codec.lineage import CustomValue
 from instrument.collect import convert, sources
-from instrument.values import Item
+from instrument.values import MessageItem
 
 log = logging.getLogger("instrument")
 
@@ -47,7 +47,7 @@ def _valid(text: str) -> str:
 
 def train(
     params: Any, loss: float | None, opt: Any, initial_rate: float | None = None, last_rate: float | None = None
-) -> Item:
+) -> MessageItem:
     """Describe where the trained model comes from.
 
     `loss` and `last_rate`, the learning rate, are those of the last step; None while there is none. `opt` is the
@@ -77,10 +77,10 @@ def train(
     # The path is a JSON object in MindSpore's files; null while no checkpoint was saved.
     _set(message.model, path=json.dumps({"ckpt": checkpoint}), size=os.path.getsize(checkpoint) if checkpoint else 0)
     data = codec.with_last_rate(message.SerializeToString(), last_rate)
-    return Item("train_lineage", "train_lineage", data)
+    return MessageItem("train_lineage", "train_lineage", data)
 
 
-def evaluation(params: Any) -> Item:
+def evaluation(params: Any) -> MessageItem:
     """Describe what an evaluation measured, and on what."""
     message = schema.message_class("EvaluationLineage")()
     _set(message, metric=json.dumps({str(name): plain(value) for name, value in sources.metrics(params).items()}))
@@ -90,7 +90,7 @@ def evaluation(params: Any) -> Item:
         valid_dataset_path=_dataset_path(dataset),
         valid_dataset_size=_dataset_size(dataset, _batch_size(dataset)),
     )
-    return Item("eval_lineage", "eval_lineage", message.SerializeToString())
+    return MessageItem("eval_lineage", "eval_lineage", message.SerializeToString())
 
 
 def plain(value: Any) -> Any:
@@ -158,7 +158,7 @@ def _dataset_path(dataset: Any) -> str | None:
 # ---------------------------------------------------------------- the dataset graph
 
 
-def dataset_graph(dataset: Any) -> Item:
+def dataset_graph(dataset: Any) -> MessageItem:
     """Describe the pipeline of a dataset: sources, transforms and their parameters.
 
     Raises:
@@ -170,7 +170,7 @@ def dataset_graph(dataset: Any) -> Item:
         raise sources.Uncollectable(f"MindSpore cannot describe the dataset: {error}") from error
     message = schema.message_class("DatasetGraph")()
     _fill_dataset(message, tree)
-    return Item("dataset_graph", "dataset_graph", message.SerializeToString(deterministic=True))
+    return MessageItem("dataset_graph", "dataset_graph", message.SerializeToString(deterministic=True))
 
 
 def _fill_dataset(message: Any, tree: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ from mindspore import ops as _ops
 
 from instrument import framework
 from instrument.collect import convert
-from instrument.values import BFLOAT16, Item
+from instrument.values import BFLOAT16, AnyItem, ArrayItem, ScalarItem
 
 __all__ = ["HistogramSummary", "ImageSummary", "ScalarSummary", "TensorSummary"]
 
@@ -51,11 +51,11 @@ class Inbox:
         self.is_open = True
         self.wants_tensors = True
         #: What came since the last `take`.
-        self.items: dict[tuple[str, str], Item] = {}
+        self.items: dict[tuple[str, str], AnyItem] = {}
         self._duplicates: set[tuple[str, str]] = set()
         _inboxes.add(self)
 
-    def put(self, item: Item) -> None:
+    def put(self, item: AnyItem) -> None:
         key = (item.kind, item.tag)
         if key in self.items and key not in self._duplicates:
             self._duplicates.add(key)
@@ -65,7 +65,7 @@ class Inbox:
             )  # fmt: skip
         self.items[key] = item
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[AnyItem]:
         """Return what came since the last call."""
         items = list(self.items.values())
         self.items = {}
@@ -134,20 +134,18 @@ def _warn_once(kind: str, tag: str, text: str, *arguments: object) -> None:
         log.warning(text, *arguments)
 
 
-def _make_item(kind: str, tag: str, value: Any, flags: str) -> Item:
+def _make_item(kind: str, tag: str, value: Any, flags: str) -> ScalarItem | ArrayItem:
     """Make an item that shares no memory with the value.
 
     Raises:
         TypeError, ValueError: as `convert.to_item`.
     """
     item = convert.to_item(kind, tag, value)
-    if kind == "scalar":
+    if isinstance(item, ScalarItem):
         return item
-    array: Any = item.payload
-    if _ZERO_D_FLAG in flags:
-        array = array.reshape(())
+    array = item.array.reshape(()) if _ZERO_D_FLAG in flags else item.array
     is_bfloat16 = _BFLOAT16_FLAG in flags and kind == "tensor"
-    return Item(kind, tag, array.copy(), BFLOAT16 if is_bfloat16 else item.dtype)
+    return ArrayItem(kind, tag, array.copy(), BFLOAT16 if is_bfloat16 else item.dtype)
 
 
 # The primitives below carry MindSpore's names, by which its compiler knows them; in PyNative mode they run as Python.

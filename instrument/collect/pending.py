@@ -6,15 +6,13 @@ import logging
 import math
 import mmap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instrument.codec import event as event_codec
 from instrument.errors import RecordingError
-from instrument.ringfile.record import StagedArray
-from instrument.values import Item
+from instrument.values import AnyItem, ArrayItem, Item, ScalarItem, StagedItem
 from instrument.wording import listed
 from instrument.write.limits import is_too_large, item_bound_bytes
 from instrument.write.sink import Sink
@@ -38,30 +36,29 @@ class Pending:
         self._sink = sink
         self._has_staged = False
 
-    def add(self, item: Item) -> bool:
+    def add(self, item: AnyItem) -> bool:
         """Keep an item; return True if it replaces one of the same kind and tag."""
-        kind, tag, payload, _ = item
-        if kind == "scalar":
-            is_second = tag in self.scalars
-            self.scalars[str.__str__(tag)] = payload  # type: ignore[assignment]
+        if isinstance(item, ScalarItem):
+            is_second = item.tag in self.scalars
+            self.scalars[str.__str__(item.tag)] = item.value
         else:
-            is_second = self._items.pop((kind, tag), None) is not None
-            self._items[kind, tag] = item
+            key = item.kind, item.tag
+            is_second = self._items.pop(key, None) is not None
+            self._items[key] = item
         return is_second
 
     def add_copy(self, kind: str, tag: str, array: NDArray[np.generic], dtype: str, may_stage: bool) -> bool:
         """Add a copy of an array; `may_stage` says that nobody can record before this returns."""
-        payload: Any = None
         if array.nbytes >= _STAGED_BYTES:
-            if may_stage:
-                payload = self._sink.stage(array)
-            if payload is not None:
+            staged = self._sink.stage(array) if may_stage else None
+            if staged is not None:
                 self._has_staged = True
-            elif is_too_large(Item(kind, tag, array, dtype)):
-                payload = array  # what `record` will refuse need not be copied
-        if payload is None:
-            payload = np.array(array) if array.nbytes < _PRIVATE_BYTES else _private_copy(array)
-        return self.add(Item(kind, tag, payload, dtype))
+                return self.add(StagedItem(kind, tag, staged, dtype))
+            item = ArrayItem(kind, tag, array, dtype)
+            if is_too_large(item):
+                return self.add(item)  # what `record` will refuse need not be copied
+        copy = np.array(array) if array.nbytes < _PRIVATE_BYTES else _private_copy(array)
+        return self.add(ArrayItem(kind, tag, copy, dtype))
 
     def keys(self) -> list[tuple[str, str]]:
         """Return kind and tag of all that was added since the last call of `take`."""
@@ -89,8 +86,8 @@ class Pending:
         """Copy what is staged, since another event is written first."""
         if self._has_staged:
             for key, item in list(self._items.items()):
-                if isinstance(item.payload, StagedArray):
-                    self._items[key] = item._replace(payload=item.payload.copy())
+                if isinstance(item, StagedItem):
+                    self._items[key] = item.copy()
             self._has_staged = False
 
 

@@ -35,7 +35,7 @@ from instrument.collect.options import RecordOptions
 from instrument.collect.pending import Pending, ValueWarnings, warn_of_unrecorded
 from instrument.collect.system_metrics import SystemMetrics
 from instrument.errors import RecordingError
-from instrument.values import FINISHED, End, Event, Item
+from instrument.values import FINISHED, AnyItem, End, Event, Item
 from instrument.write import resume
 from instrument.write.diagnostics import error_text
 from instrument.write.limits import is_too_large
@@ -298,14 +298,14 @@ class SummaryRecord:
         self._close_sink()
         self._raise_error()
 
-    def add_item(self, item: Item) -> None:
+    def add_item(self, item: AnyItem) -> None:
         """Add a checked item to the next `record`."""
         with self._lock:
             is_second = self._pending.add(item)
         if is_second:
             self._warnings.warn_of_second(item.kind, item.tag)
 
-    def write(self, step: int, items: list[Item]) -> bool:
+    def write(self, step: int, items: list[AnyItem]) -> bool:
         """Hand items over as one event, now; arrays may be views that are valid for the duration of this call."""
         with self._lock:
             self._pending.keep()

@@ -14,7 +14,7 @@ from instrument.codec import schema
 from instrument.codec import text as text_codec
 from instrument.collect import convert, lineage, sources
 from instrument.errors import CorruptMessage
-from instrument.values import LINEAGE_KINDS, Item
+from instrument.values import LINEAGE_KINDS, MessageItem
 
 log = logging.getLogger("instrument")
 
@@ -91,20 +91,20 @@ def check_callbacks(params: object, collector: type[Any]) -> None:
         )
 
 
-def message_item(plugin: str, name: str, value: object, dialect: str) -> Item:
+def message_item(plugin: str, name: str, value: object, dialect: str) -> MessageItem:
     """Return an item of a kind that is a message: a text, a graph, a landscape, or lineage."""
     if plugin == "text":
-        return Item(plugin, name, b"".join(text_codec.encode(convert.to_text(value, name))))
+        return MessageItem(plugin, name, b"".join(text_codec.encode(convert.to_text(value, name))))
     if plugin == "graph":
-        return Item(plugin, name, _graph_bytes(value, name))
+        return MessageItem(plugin, name, _graph_bytes(value, name))
     if plugin == "landscape":
         if dialect == "tensorboard":
             raise ValueError(
                 f"TensorBoard's files have no place for a {plugin}; expected a recorder with dialect='mindspore' or "
                 "'both'."
             )
-        return Item(plugin, name, _message_bytes(value, "LossLandscape", name))
-    return Item(plugin, name, _lineage_bytes(plugin, value, name))
+        return MessageItem(plugin, name, _message_bytes(value, "LossLandscape", name))
+    return MessageItem(plugin, name, _lineage_bytes(plugin, value, name))
 
 
 def _graph_bytes(value: object, name: str) -> bytes:

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from instrument.doctor.findings import Expected, Failed, attempt, write_result
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event
 from instrument.write.factory import check_system, default_processes
 from instrument.write.file_sink import FileSink
 from instrument.write.pool import DEFAULT_RING_BYTES, PoolSink
@@ -68,7 +68,7 @@ def _write(sink: Sink, steps: int) -> tuple[float, float]:
         _put(sink, Event(step, time.time(), [], {"value": step / 8}))
     seconds = time.perf_counter() - started
     tensor = np.arange(1 << 16, dtype=np.float32)
-    arrays = [Item("tensor", "tensor", tensor, "float32"), Item("histogram", "histogram", tensor)]
+    arrays = [ArrayItem("tensor", "tensor", tensor, "float32"), ArrayItem("histogram", "histogram", tensor)]
     _put(sink, Event(steps + 1, time.time(), arrays))
     return first, seconds
 

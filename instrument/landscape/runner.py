@@ -35,7 +35,7 @@ from instrument.landscape.model_parts import Parts, check_names
 from instrument.landscape.plane import Plane
 from instrument.landscape.request import PlaneInfo, Request
 from instrument.landscape.weights import BadCheckpoint, Checkpoint, Source
-from instrument.values import Event, Item, LossSurface
+from instrument.values import Event, LossSurface, MessageItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Sink, Target
 
@@ -133,7 +133,7 @@ def run_plane(
     def write(level: int, result: Result) -> None:
         surface = _surface(job, info, result, level, excluded, source)
         surfaces[:] = [surface]
-        sink.write(Event.of(0, time.time(), [Item("landscape", tag, codec.from_surface(surface))]))
+        sink.write(Event.of(0, time.time(), [MessageItem("landscape", tag, codec.from_surface(surface))]))
         if result.is_done.all():  # before the points are removed, of which the next call makes the surface
             _check_written(sink, tag)
 

@@ -16,7 +16,7 @@ from instrument.codec import event as event_codec
 from instrument.codec import trace as trace_codec
 from instrument.errors import CorruptFrame, CorruptMessage, RecordingError
 from instrument.eventfile import frame
-from instrument.values import TRACE_KIND, Event, Item, Trace
+from instrument.values import TRACE_KIND, Event, MessageItem, Trace
 from instrument.write.sink import Sink
 
 #: Files that describe the window; they are written first, so that an event file that is cut still has them.
@@ -39,7 +39,7 @@ def archive_files(directory: str, window: int, device: int, target: str, sink: S
     total_bytes = 0
     for piece in _pieces(directory, window, device, target):
         total_bytes += len(piece.data)
-        item = Item(TRACE_KIND, piece.name, trace_codec.encode(piece))
+        item = MessageItem(TRACE_KIND, piece.name, trace_codec.encode(piece))
         if not sink.write(Event(0, time.time(), [item])):
             notice = sink.take_error()
             raise RecordingError(f"{sink.path}: {notice.reason if notice else 'a piece was refused'}")

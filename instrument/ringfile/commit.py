@@ -33,7 +33,7 @@ from instrument.codec import wire
 from instrument.codec.dialects import MINDSPORE, Layout
 from instrument.eventfile import frame
 from instrument.eventfile.writer import EventFileWriter
-from instrument.events import Event, Item
+from instrument.events import Event, Item, MessageItem
 from instrument.ringfile.control import State
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ def gap_event(gap: Gap) -> Event:
     return Event(gap.first_step, time.time(), [gap_item(gap)])
 
 
-def gap_item(gap: Gap) -> Item:
+def gap_item(gap: Gap) -> MessageItem:
     from instrument.codec import lifecycle
 
-    return Item("gap", "", lifecycle.encode_gap(gap))
+    return MessageItem("gap", "", lifecycle.encode_gap(gap))
 
 
 def limit_reason(max_file_bytes: int) -> str:

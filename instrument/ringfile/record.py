@@ -21,18 +21,25 @@ processes have the pure-Python one) take several times as long.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from instrument.errors import CorruptMessage
 from instrument.eventfile.crc import crc32c
-from instrument.events import BFLOAT16, KINDS, SESSION_END, TRACE_KIND, Event, Item
+from instrument.events import (
+    BFLOAT16,
+    KINDS,
+    SESSION_END,
+    TRACE_KIND,
+    ArrayItem,
+    Event,
+    MessageItem,
+    StagedItem,
+)
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
 Piece = bytes | memoryview
 #: The pieces of a payload, how many bytes it has in all, and where its head begins, behind the body.
@@ -89,36 +96,9 @@ _packers: dict[tuple[str, ...], tuple[Any, int, bytes]] = {}
 _codes: dict[Any, int] = {}
 
 
-class StagedArray:
-    """The payload of an item whose array lies in `place` already, at `offset` of the record's body."""
-
-    __slots__ = ("dtype", "nbytes", "offset", "place", "shape")
-
-    def __init__(self, array: NDArray[np.generic], place: memoryview, offset: int) -> None:
-        self.dtype, self.shape, self.nbytes = array.dtype, array.shape, len(place)
-        self.place, self.offset = place, offset
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def array(self) -> NDArray[np.generic]:
-        """Return the array where it lies."""
-        import numpy as np
-
-        return np.ndarray(self.shape, self.dtype, self.place)
-
-    def copy(self) -> NDArray[np.generic]:
-        """Return the array in memory of its own."""
-        return self.array().copy()
-
-
-def with_arrays(event: Event, staged: Collection[int]) -> Event:
+def with_arrays(event: Event) -> Event:
     """Return an event with arrays for what was staged, which stays where it is until something is published."""
-    items = [
-        item._replace(payload=item.payload.array()) if id(item.payload) in staged else item  # type: ignore[union-attr]
-        for item in event.items
-    ]
+    items = [item.in_place() if isinstance(item, StagedItem) else item for item in event.items]
     return event._replace(items=items)
 
 
@@ -128,7 +108,7 @@ def with_arrays(event: Event, staged: Collection[int]) -> Event:
 def pack(event: Event, staged: Collection[int] = (), staged_bytes: int = 0) -> Packed:
     """Encode an event as the payload of a record, without the parts that lie in the body already.
 
-    `staged` has the `id` of each payload that does, and `staged_bytes` is what they take there.
+    `staged` has the `id` of each array that does, and `staged_bytes` is what they take there.
 
     Raises:
         ValueError: a part of the event has no encoding, such as an array of objects.
@@ -145,11 +125,11 @@ def pack(event: Event, staged: Collection[int] = (), staged_bytes: int = 0) -> P
         raise ValueError(f"an event has {len(items)} items, a record at most {MOST_ITEMS}")
     parts = [_front(event, len(items))]
     for item in items:
-        payload: Any = item.payload
-        if staged and id(payload) in staged:
-            parts.append(_entry(item, payload.offset, payload.nbytes))
+        if isinstance(item, StagedItem) and id(item.array) in staged:
+            parts.append(_entry(item, item.array.offset, item.array.nbytes))
             continue
-        buffer = _buffer(payload)
+        assert isinstance(item, (ArrayItem, StagedItem, MessageItem)), item
+        buffer = _buffer(item)
         length = len(buffer)
         parts.append(_entry(item, offset, length))
         padding = -length % ALIGNMENT_BYTES
@@ -192,13 +172,12 @@ def _encoded(text: str) -> bytes:
     return str.encode(text, "utf-8", "surrogatepass")  # a subclass may have an `encode` of its own
 
 
-def _entry(item: Item, offset: int, length: int) -> bytes:
+def _entry(item: ArrayItem | StagedItem | MessageItem, offset: int, length: int) -> bytes:
     """Encode the description of an item whose bytes stand at `offset` of the body."""
-    kind, tag, payload, dtype = item
-    name = _encoded(tag)
-    if isinstance(payload, bytes):
-        return ITEM.pack(_KIND_NUMBERS[kind], MESSAGE, 0, 0, 0, len(name), offset, length) + name
-    array: Any = payload
+    name = _encoded(item.tag)
+    if isinstance(item, MessageItem):
+        return ITEM.pack(_KIND_NUMBERS[item.kind], MESSAGE, 0, 0, 0, len(name), offset, length) + name
+    kind, _, array, dtype = item
     code = _codes.get(array.dtype)
     if code is None:
         code = _codes[array.dtype] = _code(array.dtype)
@@ -218,12 +197,12 @@ def _code(dtype: np.dtype[Any]) -> int:
     return number
 
 
-def _buffer(payload: Any) -> Piece:
-    if isinstance(payload, bytes):
-        return payload
-    if isinstance(payload, StagedArray):
-        return payload.place
-    return memoryview(payload.ravel().view("u1")) if payload.size else b""
+def _buffer(item: ArrayItem | StagedItem | MessageItem) -> Piece:
+    if isinstance(item, MessageItem):
+        return item.data
+    if isinstance(item, StagedItem):
+        return item.array.place
+    return item.array.ravel().view("u1").data if item.array.size else b""
 
 
 def write_header(

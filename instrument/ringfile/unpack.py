@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from instrument.codec import tensor_fields
 from instrument.errors import CorruptMessage
-from instrument.events import Event, Item
+from instrument.events import ArrayItem, EncodedItem, Event, Item, MessageItem
 from instrument.ringfile.record import (
     ALIAS,
     ARRAY,
@@ -25,6 +25,10 @@ from instrument.ringfile.record import (
     MOST_SCALARS,
     U32,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Tags by their encoding: those of a training's steps are mostly the same.
 _tags: dict[bytes, tuple[str, ...]] = {}
@@ -122,14 +126,13 @@ class _Part(NamedTuple):
     def item(self, data: memoryview, encodes: bool) -> Item:
         """Return the item whose bytes `data` are; an array is a view of them."""
         if not self.code:
-            return Item(self.kind, self.tag, bytes(data))
+            return MessageItem(self.kind, self.tag, bytes(data))
         if encodes and self.kind == "tensor" and self.code == "<f4" and self.dtype:
-            pieces: Any = tensor_fields.content(self.dtype, self.shape, data, None)
-            return Item(self.kind, self.tag, pieces, self.dtype)
+            return EncodedItem(self.kind, self.tag, tensor_fields.content(self.dtype, self.shape, data, None))
         import numpy as np  # a worker that only ever sees scalars and tensors of float32 does without
 
-        array = np.ndarray(self.shape, self.code, data if self.length else None)
-        return Item(self.kind, self.tag, array, self.dtype)
+        array: NDArray[np.generic] = np.ndarray(self.shape, self.code, data if self.length else None)
+        return ArrayItem(self.kind, self.tag, array, self.dtype)
 
 
 def _part(payload: memoryview, offset: int) -> tuple[_Part, int]:

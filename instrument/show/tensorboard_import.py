@@ -19,7 +19,7 @@ from instrument.runs.event_file import EventFile
 from instrument.runs.run import Run, find_runs, read_run
 from instrument.show.formats.interleave import Column, events
 from instrument.show.formats.job import Folder, Written
-from instrument.values import Event, Item
+from instrument.values import Event, MessageItem
 
 #: MindInsight shows no histogram with more.
 _SHOWN_BUCKETS = 90
@@ -104,7 +104,7 @@ class _Import:
             for event in events(columns):
                 _put(out, codec.encode(event))
             for missing in self._file.gaps:
-                item = Item("gap", "", lifecycle.encode_gap(missing))
+                item = MessageItem("gap", "", lifecycle.encode_gap(missing))
                 _put(out, codec.encode(Event(missing.first_step, self._file.last_wall_time, [item])))
         path = self._folder.join(*self._below, self._names[0])
         yield from (Written(path, *key, count) for key, count in self._counts.items())

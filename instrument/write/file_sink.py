@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from instrument import forks
 from instrument.eventfile import names
-from instrument.events import Event
+from instrument.events import Event, StagedArray
 from instrument.ringfile import commit, header
 from instrument.ringfile.control import CONTROL_WORDS, Control, State
 from instrument.ringfile.header import CONTROL_AT
-from instrument.ringfile.record import StagedArray
 from instrument.write.limits import full_files, may_have_gap
 from instrument.write.npy_export import export_tensors
 from instrument.write.pool_memory import detach, map_once, remove

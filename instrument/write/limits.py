@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from instrument.codec import event as event_codec
 from instrument.codec.dialects import MINDSPORE, Layout
-from instrument.events import LINEAGE_KINDS, Event, Item
+from instrument.events import LINEAGE_KINDS, ArrayItem, Event, Item, MessageItem, StagedItem
 from instrument.ringfile.commit import SUMMARY
 from instrument.ringfile.control import State
 
@@ -22,32 +21,30 @@ def upper_bound_bytes(event: Event, layout: Layout = MINDSPORE) -> int:
 
 
 def item_bound_bytes(item: Item) -> int:
-    """Return the most bytes that an item takes in a file."""
-    named: int = len(item.tag.encode()) + 128
-    payload: Any = item.payload
-    if isinstance(payload, bytes):
-        return named + len(payload)
-    if isinstance(payload, (int, float)):
-        return named
+    """Return the most bytes that an item of a recorder takes in a file."""
+    named = len(item.tag.encode()) + 128
+    if isinstance(item, MessageItem):
+        return named + len(item.data)
+    assert isinstance(item, (ArrayItem, StagedItem)), item
+    shape: tuple[int, ...] = item.array.shape
+    elements = item.array.size
     if item.kind == "tensor":
         from instrument.codec import tensor
 
-        elements: int = payload.size
-        return named + 11 * len(payload.shape) + tensor.encoded_bytes(item.dtype, elements)
+        return named + 11 * len(shape) + tensor.encoded_bytes(item.dtype, elements)
     if item.kind == "histogram":
         return named + 90 * 32
     # A picture's grid has at most seven empty cells; PNG adds little to bytes that do not compress.
-    pictures: int = payload.shape[0]
-    cells: int = payload.size // pictures * (pictures + 7)
-    rows: int = payload.shape[2] * (pictures // 8 + 1)  # PNG adds a byte to each
+    pictures = shape[0]
+    cells = elements // pictures * (pictures + 7)
+    rows = shape[2] * (pictures // 8 + 1)  # PNG adds a byte to each
     return named + cells + rows + (cells + rows) // 64 + 4096
 
 
 def is_too_large(item: Item) -> bool:
     """Return True if readers would skip the item, since it is too large for them."""
-    payload: Any = item.payload
     # Most are far from it: numbers take at most four times their own bytes in a file, pictures less.
-    if not isinstance(payload, bytes) and 10 * payload.nbytes < event_codec.MAX_PAYLOAD_BYTES:
+    if isinstance(item, (ArrayItem, StagedItem)) and 10 * item.array.nbytes < event_codec.MAX_PAYLOAD_BYTES:
         return False
     return item_bound_bytes(item) > event_codec.MAX_PAYLOAD_BYTES
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from instrument.descriptors import opener
-from instrument.events import Event
+from instrument.events import ArrayItem, Event, StagedItem
 from instrument.ringfile.commit import Diagnostic, Report
 
 if TYPE_CHECKING:
@@ -21,15 +21,14 @@ def export_tensors(event: Event, directory: str, report: Report) -> None:
 
     The tag is percent-encoded, so that different tags are different files inside the directory.
     """
-    import numpy as np
-
     for item in event.items:
-        if item.kind != "tensor":
+        if item.kind != "tensor" or not isinstance(item, (ArrayItem, StagedItem)):
             continue
+        array = item.array if isinstance(item, ArrayItem) else item.array.array()
         path = os.path.join(directory, "tensor", f"{_file_stem(item.tag)}_{event.step}.npy")
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            _save(path, np.asarray(item.payload))
+            _save(path, array)
         except OSError as error:
             report(Diagnostic("export", event.step, path, os.strerror(error.errno or 0)))
         except ValueError as error:  # objects

@@ -32,11 +32,10 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from instrument import forks
-from instrument.events import Event
+from instrument.events import Event, StagedArray
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Diagnostic, Job
 from instrument.ringfile.control import MAX_WORKERS
-from instrument.ringfile.record import StagedArray
 from instrument.write.consumer import Consumer
 from instrument.write.diagnostics import RING_FULL
 from instrument.write.limits import full_files, may_have_gap, upper_bound_bytes

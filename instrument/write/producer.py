@@ -31,11 +31,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from instrument.events import Event
+from instrument.events import Event, StagedArray
 from instrument.ringfile import record
 from instrument.ringfile.commit import Job, Report
 from instrument.ringfile.control import State
-from instrument.ringfile.record import Packed, StagedArray
+from instrument.ringfile.record import Packed
 from instrument.write.consumer import Consumer, Drain
 from instrument.write.ring import Ring
 from instrument.write.supervisor import Supervisor
@@ -238,7 +238,7 @@ class Producer:
             self.last_sequence + 1,
         )  # in case that something comes behind the next store
         try:
-            event = record.with_arrays(event, self.staged)
+            event = record.with_arrays(event)
             self.pool.state = committer.apply(before, [encode(self.last_sequence + 1, event)])
         finally:
             committer.close()  # a worker may cut or replace the files before the next time

@@ -21,11 +21,10 @@ from instrument.codec.dialects import LAYOUTS, LINEAGE, MINDSPORE, SCALARS, SUMM
 from instrument.descriptors import above_streams
 from instrument.eventfile import frame, names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.events import LINEAGE_KINDS, Event
+from instrument.events import LINEAGE_KINDS, Event, StagedArray
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Diagnostic
 from instrument.ringfile.control import State
-from instrument.ringfile.record import StagedArray
 from instrument.write import resume
 from instrument.write.diagnostics import Diagnostics, GapRecorder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instrument.codec import event, trace
-from instrument.values import Event, Item, Trace
+from instrument.values import Event, MessageItem, Trace
 from tests.analyse.build import T0
 from tests.runs.build import SECONDS, framed
 from tests.trace import encoders
@@ -56,7 +56,7 @@ def event_file(directory: Path, windows: Sequence[Mapping[str, bytes]], rank: in
     for number, files in enumerate(windows):
         for name, data in files.items():
             encoded = trace.encode(Trace(number, "cpu", rank, name, 0, len(data), data))
-            frames += map(framed, event.encode(Event(0, 1.0, [Item("trace", name, encoded)])))
+            frames += map(framed, event.encode(Event(0, 1.0, [MessageItem("trace", name, encoded)])))
     path.write_bytes(b"".join(frames))
     return path
 

@@ -12,7 +12,7 @@ from instrument.analyse import trace_files
 from instrument.codec import event, trace
 from instrument.errors import NoSuchRun
 from instrument.runs.run import read_run
-from instrument.values import Event, Item, Trace
+from instrument.values import Event, MessageItem, Trace
 from tests.runs.build import SECONDS, framed
 
 HOST = "0.host_MS"
@@ -23,7 +23,7 @@ def piece(name: str, data: bytes, offset: int = 0, total: int | None = None, win
 
 
 def frames(pieces: Iterable[Trace]) -> list[bytes]:
-    items = [Item("trace", one.name, trace.encode(one)) for one in pieces]
+    items = [MessageItem("trace", one.name, trace.encode(one)) for one in pieces]
     payloads = [payload for item in items for payload in event.encode(Event(0, 1.0, [item]))]
     return [framed(event.encode_version(1.0)), *map(framed, payloads)]
 

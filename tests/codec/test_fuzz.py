@@ -29,7 +29,18 @@ from instrument.codec import (
 )
 from instrument.errors import CorruptMessage
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import Event, Gap, Item, Landscape, Lineage, LossSurface, Tensor, Trace
+from instrument.values import (
+    ArrayItem,
+    Event,
+    Gap,
+    Landscape,
+    Lineage,
+    LossSurface,
+    MessageItem,
+    ScalarItem,
+    Tensor,
+    Trace,
+)
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tensorboard"
 _CHANGES = 1500
@@ -86,11 +97,12 @@ def of_image(data: memoryview) -> Any:
 def events() -> list[bytes]:
     array = np.arange(12, dtype=np.float32)
     items = (
-        Item("scalar", "s", 0.1), Item("tensor", "t", array.astype(np.int64), "int64"), Item("histogram", "h", array),
-        Item("image", "i", array.reshape(1, 3, 2, 2)), Item("graph", "g", graph_message()),
-        Item("landscape", "l", landscape.from_surface(surface())),
-        Item("gap", "", lifecycle.encode_gap(Gap(1, 2, 3, "full"))),
-        Item("trace", "n", trace.encode(Trace(0, "cpu", 0, "n", 0, 3, b"abc"))),
+        ScalarItem("s", 0.1), ArrayItem("tensor", "t", array.astype(np.int64), "int64"),
+        ArrayItem("histogram", "h", array),
+        ArrayItem("image", "i", array.reshape(1, 3, 2, 2)), MessageItem("graph", "g", graph_message()),
+        MessageItem("landscape", "l", landscape.from_surface(surface())),
+        MessageItem("gap", "", lifecycle.encode_gap(Gap(1, 2, 3, "full"))),
+        MessageItem("trace", "n", trace.encode(Trace(0, "cpu", 0, "n", 0, 3, b"abc"))),
     )  # fmt: skip
     return [joined(payload) for payload in event.encode(Event.of(300, 5.0, items))]
 

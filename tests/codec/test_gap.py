@@ -7,7 +7,7 @@ import pytest
 
 from instrument.codec import event, lifecycle, schema, wire
 from instrument.errors import CorruptMessage
-from instrument.values import Event, Gap, Item, Record, Scalar
+from instrument.values import Event, Gap, MessageItem, Record, Scalar
 
 STEP, TIME = 7, 1_700_000_000.5
 GAP = Gap(3, 5, 300, "No space left on device")
@@ -15,7 +15,7 @@ BYTES = bytes.fromhex("0803 1005 18ac02 2217") + b"No space left on device"
 
 
 def payloads(*gaps: Gap, **scalars: float) -> list[bytes]:
-    items = [Item("gap", "", lifecycle.encode_gap(one)) for one in gaps]
+    items = [MessageItem("gap", "", lifecycle.encode_gap(one)) for one in gaps]
     return [b"".join(pieces) for pieces in event.encode(Event(STEP, TIME, items, scalars))]
 
 

@@ -13,7 +13,7 @@ from instrument.codec import event, outline, tensorboard_outline, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec.outline import Outline
 from instrument.errors import CorruptMessage
-from instrument.values import Event, Item, Scalar
+from instrument.values import Event, MessageItem, Scalar
 from tests.codec.test_event import ALL_KINDS, STEP, TIME, graph_bytes, payloads, scalar_item
 
 
@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
 
 def test_places_hold_what_decoding_gives() -> None:
     """Of every kind: the same kind, tag and value."""
-    items = [*ALL_KINDS, scalar_item("exact", 0.1), Item("graph", "", graph_bytes("net"))]
+    items = [*ALL_KINDS, scalar_item("exact", 0.1), MessageItem("graph", "", graph_bytes("net"))]
     for payload in payloads(*items):
         data = memoryview(payload)
         found = outline.mindspore(data)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from instrument.codec import event, scalar, schema
-from instrument.values import Event, Item, Scalar
+from instrument.values import Event, Scalar, ScalarItem
 
 BORDER = 3.4028235677973366e38  # halfway between the largest float32 and the next power of two
 EDGES = [
@@ -28,7 +28,7 @@ def bits(value: float) -> bytes:
 
 def round_trip(value: float) -> float:
     """The value as our reader has it out of a whole event."""
-    (payload,) = event.encode(Event.of(3, 1.5, (Item("scalar", "loss", value),)))
+    (payload,) = event.encode(Event.of(3, 1.5, (ScalarItem("loss", value),)))
     (record,) = event.decode(memoryview(b"".join(payload)))
     assert (record.step, record.wall_time, record.kind, record.tag) == (3, 1.5, "scalar", "loss")
     assert isinstance(record.value, Scalar)

@@ -14,7 +14,7 @@ from instrument.codec import event as mindspore
 from instrument.codec import graph, lineage, schema, tensorboard_event, tensorboard_values, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec.tensorboard_outline import Plugins, outline
-from instrument.values import Event, Histogram, Image, Item, Lineage, Tensor, Text
+from instrument.values import ArrayItem, Event, Histogram, Image, Item, Lineage, MessageItem, Tensor, Text, ValueItem
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tensorboard" / "dialect.json").read_text(encoding="utf-8"))
 
@@ -59,10 +59,10 @@ def test_scalars() -> None:
 @pytest.mark.parametrize(
     ("name", "item"),
     [
-        ("tensor", Item("tensor", "t", np.arange(6.0).reshape(2, 3), "float64")),
-        ("image", Item("image", "p", Image(b"PNG", 2, 3, 1))),
-        ("text", Item("text", "words", texts("a", "é"))),
-        ("end", Item("session_end", "", lineage.encode_session_end(True, 1.5))),
+        ("tensor", ArrayItem("tensor", "t", np.arange(6.0).reshape(2, 3), "float64")),
+        ("image", ValueItem("image", "p", Image(b"PNG", 2, 3, 1))),
+        ("text", ValueItem("text", "words", texts("a", "é"))),
+        ("end", MessageItem("session_end", "", lineage.encode_session_end(True, 1.5))),
     ],
 )
 def test_other_kinds(name: str, item: Item) -> None:
@@ -94,8 +94,8 @@ def test_a_histogram_comes_back_exactly(rng: np.random.Generator) -> None:
     """Buckets, counts, and all that TensorBoard's histograms lack: of a random array with NaN and infinities."""
     array = rng.normal(size=1000).astype(np.float32)
     array[:6] = [math.nan, math.nan, math.inf, -math.inf, -math.inf, -math.inf]
-    item = mindspore.finish(Item("histogram", "h", array))
-    expected: Any = item.payload
+    item = mindspore.finish(ArrayItem("histogram", "h", array))
+    expected = item.value
     ((kind, tag, found),) = back(whole(tensorboard_event.encode_others(Event(1, 1.0, [item]))))
     assert (kind, tag) == ("histogram", "h")
     for name in ("left", "width", "counts"):
@@ -106,7 +106,7 @@ def test_a_histogram_comes_back_exactly(rng: np.random.Generator) -> None:
 
 def test_a_histogram_of_nothing() -> None:
     """No finite value: no buckets, and the count of what there was."""
-    payload = whole(tensorboard_event.encode_others(Event(1, 1.0, [Item("histogram", "h", np.full(3, math.nan))])))
+    payload = whole(tensorboard_event.encode_others(Event(1, 1.0, [ArrayItem("histogram", "h", np.full(3, math.nan))])))
     ((_, _, found),) = back(payload)
     assert isinstance(found, Histogram)
     assert (found.counts.size, found.count, found.nan_count) == (0, 3, 3)
@@ -119,7 +119,7 @@ def test_tensors_of_any_type(dtype: str) -> None:
     stored = "float32" if dtype == "bfloat16" else dtype
     array = np.array([[1, 0, 2], [3, 4, 5]]).astype(stored)
     for shaped in (array, array[0, 0].reshape(()), array[:0]):
-        payload = whole(tensorboard_event.encode_others(Event(1, 1.0, [Item("tensor", "t", shaped, dtype)])))
+        payload = whole(tensorboard_event.encode_others(Event(1, 1.0, [ArrayItem("tensor", "t", shaped, dtype)])))
         ((kind, _, found),) = back(payload)
         assert isinstance(found, Tensor)
         assert (kind, found.dtype, found.array.shape) == ("tensor", stored, shaped.shape)
@@ -128,8 +128,8 @@ def test_tensors_of_any_type(dtype: str) -> None:
 
 def test_a_picture_keeps_its_rule() -> None:
     """The words that say how numbers became grey levels are there, for those who look."""
-    item = Item("image", "p", np.linspace(0, 5, 48).reshape(1, 3, 4, 4))
-    expected: Any = mindspore.finish(item).payload
+    item = ArrayItem("image", "p", np.linspace(0, 5, 48).reshape(1, 3, 4, 4))
+    expected = mindspore.finish(item).value
     ((_, _, found),) = back(whole(tensorboard_event.encode_others(Event(1, 1.0, [item]))))
     assert found == expected
     assert found.mapping == "linear, 0 to 0 and 5 to 255"
@@ -138,7 +138,7 @@ def test_a_picture_keeps_its_rule() -> None:
 def test_aliases_are_the_names() -> None:
     """A kind that was given another name has it, in either file."""
     aliases = {("scalar", "x"): "x/scalar", ("tensor", "y"): "y/tensor"}
-    event = Event(1, 1.0, [Item("tensor", "y", np.ones(2), "float64")], {"x": 1.0, "y": 2.0})
+    event = Event(1, 1.0, [ArrayItem("tensor", "y", np.ones(2), "float64")], {"x": 1.0, "y": 2.0})
     assert [(kind, tag) for kind, tag, _ in back(whole(tensorboard_event.encode_scalars(event, aliases)))] == [
         ("scalar", "x/scalar"),
         ("scalar", "y"),
@@ -164,9 +164,9 @@ def test_lineage_is_hyperparameters_metrics_and_texts() -> None:
     )
     custom = lineage.custom_message({"note": "toy", "epoch": 9, "rate": math.inf})
     items = [
-        Item("train_lineage", "", train_lineage().data),
-        Item("eval_lineage", "", evaluation.SerializeToString()),
-        Item("custom_lineage_data", "", custom),
+        MessageItem("train_lineage", "", train_lineage().data),
+        MessageItem("eval_lineage", "", evaluation.SerializeToString()),
+        MessageItem("custom_lineage_data", "", custom),
     ]
     event = Event(7, 2.0, items)
     scalars = {tag: value for _, tag, value in back(whole(tensorboard_event.encode_scalars(event)))}
@@ -229,6 +229,6 @@ def test_a_graph_has_its_nodes_and_their_inputs() -> None:
 
 def test_texts_in_our_own_files() -> None:
     """An imported text comes back from a file of MindSpore's dialect."""
-    (payload,) = mindspore.encode(Event(1, 1.0, [Item("text", "note", texts("a\nb", "é"))]))
+    (payload,) = mindspore.encode(Event(1, 1.0, [ValueItem("text", "note", texts("a\nb", "é"))]))
     (record,) = mindspore.decode(memoryview(b"".join(payload)))
     assert (record.kind, record.tag, record.value.array.tolist()) == ("text", "note", ["a\nb", "é"])  # type: ignore[union-attr]

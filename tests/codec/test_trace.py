@@ -9,7 +9,7 @@ import pytest
 
 from instrument.codec import event, schema, trace, wire
 from instrument.errors import CorruptMessage
-from instrument.values import Event, Item, Trace
+from instrument.values import Event, MessageItem, Trace
 
 PIECE = Trace(2, "cpu", 1, "data/a", 4, 7, b"\x01\x02\x03")
 
@@ -72,7 +72,10 @@ def test_broken_messages_are_refused(data: bytes) -> None:
 
 def test_an_event_of_its_own_for_each_piece() -> None:
     """Beside whatever else an event has, in field 100, which the schema of MindSpore does not know and skips."""
-    items = [Item("trace", "data/a", trace.encode(PIECE)), Item("trace", "b", trace.encode(replace(PIECE, name="b")))]
+    items = [
+        MessageItem("trace", "data/a", trace.encode(PIECE)),
+        MessageItem("trace", "b", trace.encode(replace(PIECE, name="b"))),
+    ]
     found = [b"".join(pieces) for pieces in event.encode(Event(0, 1.5, items))]
     assert len(found) == 2
     records = [record for payload in found for record in event.decode(memoryview(payload))]

@@ -19,7 +19,7 @@ from mindspore.train import ModelCheckpoint
 from instrument import SummaryCollector, SummaryRecord, read
 from instrument.codec.lineage import to_dict
 from instrument.collect import lineage, sources
-from instrument.values import Lineage
+from instrument.values import Lineage, MessageItem
 from tests.collect.fake import Loop, parameters
 
 Said = Callable[..., list[str]]
@@ -32,8 +32,8 @@ def collected(directory: Path, custom: dict[str, Any] | None = None, **changes: 
     return read(directory).lineage
 
 
-def as_dict(item: Any) -> dict[str, Any]:
-    return to_dict(Lineage(item.kind, item.payload))
+def as_dict(item: MessageItem) -> dict[str, Any]:
+    return to_dict(Lineage(item.kind, item.data))
 
 
 # ---------------------------------------------------------------- custom lineage

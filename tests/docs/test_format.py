@@ -19,7 +19,7 @@ from instrument.codec import lineage as lineage_codec
 from instrument.codec import trace as trace_codec
 from instrument.eventfile import crc
 from instrument.ringfile import commit
-from instrument.values import FAILED, End, Event, Gap, Item, LossSurface, Start, Text, Trace
+from instrument.values import FAILED, End, Event, Gap, LossSurface, MessageItem, Start, Text, Trace, ValueItem
 from tests.oracle import frames, mindspore_files
 from tests.runs import build
 
@@ -123,8 +123,8 @@ def test_graph_lineage_and_landscape_are_read_from_the_pages_words(tmp_path: Pat
         {"accuracy": np.arange(6.0).reshape(2, 3)},
         {"decomposition": "PCA", "unit": "epoch", "step_per_epoch": 46, "axes": "anchored"},
     )  # fmt: skip
-    item = Item("landscape", "plane", landscape_codec.from_surface(surface))
-    build.write(tmp_path, [Event(1, 1.0, [Item("graph", "", graph)]), Event(8, 2.0, [item])])
+    item = MessageItem("landscape", "plane", landscape_codec.from_surface(surface))
+    build.write(tmp_path, [Event(1, 1.0, [MessageItem("graph", "", graph)]), Event(8, 2.0, [item])])
     build.write_lineage(tmp_path, [("custom_lineage_data", lineage_codec.custom_message({"rate": 0.5}))])
 
     found = mindspore_files.open_run(str(tmp_path))
@@ -149,7 +149,9 @@ def test_texts_are_read_from_the_pages_words(tmp_path: Path) -> None:
     """Of any number of dimensions; one that is alone has none."""
     several = np.array([["a", "b", "c"], ["ä", "", "e"]], object)
     alone = np.array("word", object)
-    build.write(tmp_path, [Event(1, 1.0, [Item("text", "t", Text(several)), Item("text", "alone", Text(alone))])])
+    build.write(
+        tmp_path, [Event(1, 1.0, [ValueItem("text", "t", Text(several)), ValueItem("text", "alone", Text(alone))])]
+    )
 
     found = mindspore_files.open_run(str(tmp_path)).points
     assert found["text", "t"] == [(1, 1.0, mindspore_files.Tensor([2, 3], "string", ["a", "b", "c", "ä", "", "e"]))]
@@ -177,7 +179,7 @@ def test_gaps_and_pieces_of_a_profile_are_read_from_the_pages_words(tmp_path: Pa
         for at in range(0, len(large), trace_codec.CHUNK_BYTES)
     ]
     pieces.append(Trace(1, "instrument", 2, "instrument.names.2.json", 0, 0, b""))
-    events = [Event(0, 1.0, [Item("trace", one.name, trace_codec.encode(one))]) for one in pieces]
+    events = [Event(0, 1.0, [MessageItem("trace", one.name, trace_codec.encode(one))]) for one in pieces]
     path = tmp_path / "events.out.events.profile.1700000000.2.host_MS"
     path.write_bytes(b"".join(build.framed(payload) for one in events for payload in event_codec.encode(one)))
 

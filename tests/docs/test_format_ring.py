@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from instrument.codec.dialects import LAYOUTS
-from instrument.events import Event, Item
+from instrument.events import ArrayItem, Event, MessageItem
 from instrument.ringfile import header, locks, record
 from tests.oracle import ring_files
 from tests.ringfile.build import FILES, Recorder, lineage, scalar
@@ -48,8 +48,8 @@ def test_values_of_every_type(tmp_path: Path, rng: np.random.Generator) -> None:
         for order in "<>":
             array = (rng.integers(0, 2, (2, 3)) * 3).astype(np.dtype(dtype).newbyteorder(order))
             arrays[f"{dtype}{order}"] = array
-    items = [Item("histogram", tag, array, tag[:-1]) for tag, array in arrays.items()]
-    items += [Item("tensor", "b", np.ones(2, np.float32), "bfloat16"), Item("gap", "", b"message")]
+    items = [ArrayItem("histogram", tag, array, tag[:-1]) for tag, array in arrays.items()]
+    items += [ArrayItem("tensor", "b", np.ones(2, np.float32), "bfloat16"), MessageItem("gap", "", b"message")]
     aliases = {("tensor", "准"): "a\udcff"}
     recorder.put(Event(-3, 0.5, items, {"准确率": 1 / 3, "": -0.0}, aliases))
     (event,) = ring_files.read_ring(recorder.kill(), locks.boot_id()).events
@@ -66,7 +66,7 @@ def test_damage_and_missing_checksums(tmp_path: Path) -> None:
     """A damaged record is passed over; one without a checksum counts on a machine that runs on."""
     recorder = Recorder(tmp_path)
     recorder.put(scalar(1), scalar(2), scalar(3))
-    recorder.put(Event(4, 4.0, [Item("tensor", "t", np.ones(5), "float64")]), sealed=False)
+    recorder.put(Event(4, 4.0, [ArrayItem("tensor", "t", np.ones(5), "float64")]), sealed=False)
     recorder.memory[recorder.header.data_at + 128 + record.HEADER_BYTES] ^= 1
     path = recorder.kill()
     ring = ring_files.read_ring(path, locks.boot_id())

@@ -12,7 +12,7 @@ from instrument.codec import schema
 from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame
 from instrument.ringfile import commit
-from instrument.values import Event, Gap, Item
+from instrument.values import Event, Gap, MessageItem
 from tests.oracle import tensorboard_files
 from tests.oracle.tensorboard_files import File
 
@@ -90,7 +90,7 @@ def test_lineage_is_read_from_the_pages_words(tmp_path: Path) -> None:
 def test_graphs_and_gaps_are_read_from_the_pages_words(tmp_path: Path) -> None:
     """Nodes under their new names with what they read; where events are missing."""
     node = b"\x0a" + bytes([len(GRAPH_NODE)]) + GRAPH_NODE
-    graph = Item("graph", "", node + b"\x1a\x03\x0a\x01x")
+    graph = MessageItem("graph", "", node + b"\x1a\x03\x0a\x01x")
     event = Event(9, 2.0, [commit.gap_item(Gap(3, 5, 9, "no room")), graph], {"loss": 1.0})
     layout = LAYOUTS["tensorboard"]
     for number, payloads in enumerate(layout.encode(event)):

@@ -19,7 +19,7 @@ from instrument.codec import tensorboard_values as tensorboard
 from instrument.runs import run as runs
 from instrument.runs import verify
 from instrument.show.cli import main
-from instrument.values import Event, Image, Item, Landscape, Lineage
+from instrument.values import ArrayItem, Event, Image, Landscape, Lineage, MessageItem
 from tests.analyse import build as captures
 from tests.docs.happen import is_said, said
 from tests.runs import build
@@ -97,7 +97,7 @@ def test_messages_of_codecs(message: str, caplog: Any, capsys: Any) -> None:
 def _run(folder: Path) -> Path:
     """A run with a scalar and a tensor."""
     array = np.arange(4096, dtype=np.float32)
-    return build.write(folder, [Event(1, 1.0, [Item("tensor", "t", array, "float32")], {"loss": 1.0})])
+    return build.write(folder, [Event(1, 1.0, [ArrayItem("tensor", "t", array, "float32")], {"loss": 1.0})])
 
 
 def _changed(folder: Path) -> None:
@@ -109,7 +109,7 @@ def _changed(folder: Path) -> None:
 
 
 def _damaged_landscape(folder: Path) -> None:
-    build.write(folder, [Event(1, 1.0, [Item("landscape", "plane", b"\x08\x01")])])
+    build.write(folder, [Event(1, 1.0, [MessageItem("landscape", "plane", b"\x08\x01")])])
     opened = read(folder)
     assert opened.landscapes == []
     raise ValueError(opened.damage[0].reason)

@@ -18,7 +18,7 @@ from instrument.codec import lifecycle
 from instrument.doctor import examine
 from instrument.doctor.findings import NOTE, WORKS, Finding
 from instrument.show.cli import doctor, main
-from instrument.values import Event, Gap, Item
+from instrument.values import Event, Gap, MessageItem
 from tests.analyse.files import cpu_window, event_file
 from tests.docs.pages import ROOT
 from tests.runs.build import framed, steps, write
@@ -104,7 +104,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Runs with all that outputs tell of: every kind, gaps, damage, a profile, lineage, a restart."""
     monkeypatch.chdir(tmp_path)
     full = every_kind(tmp_path / "runs" / "full")
-    gap = Item("gap", "", lifecycle.encode_gap(Gap(3, 5, 7, "No space left")))
+    gap = MessageItem("gap", "", lifecycle.encode_gap(Gap(3, 5, 7, "No space left")))
     later = write(full, [Event(8, START + 90, [gap], {"loss": 0.5, "eval/loss": 1.0})], seconds=1_700_000_090)
     later.write_bytes(later.read_bytes() + framed([DAMAGED_TENSOR]) + b"\x01\x02")
     event_file(full, [cpu_window(1)])

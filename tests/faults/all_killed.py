@@ -30,7 +30,7 @@ import psutil
 from instrument.codec.lineage import custom_message
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
-from instrument.events import Event, Item
+from instrument.events import ArrayItem, Event, MessageItem
 from instrument.ringfile import recover
 from instrument.ringfile.header import is_ring_file
 from instrument.runs.run import Run, read_run
@@ -51,13 +51,15 @@ def event(way: str, step: int) -> Event:
     """The event of a step; everything in it follows from the step."""
     scalars = {"loss": float(step), "half": step / 2}
     if way == "tensors":
-        return Event(step, time.time(), [Item("tensor", "t", np.full(_TENSOR, step, np.float32), "float32")], scalars)
+        return Event(
+            step, time.time(), [ArrayItem("tensor", "t", np.full(_TENSOR, step, np.float32), "float32")], scalars
+        )
     if way == "mixed":
-        items = [Item("tensor", "t", np.full(step % 500, step, np.float32), "float32")]
+        items = [ArrayItem("tensor", "t", np.full(step % 500, step, np.float32), "float32")]
         if step % 3 == 0:
-            items.append(Item("histogram", "h", np.arange(step % 40, dtype=np.float32)))
+            items.append(ArrayItem("histogram", "h", np.arange(step % 40, dtype=np.float32)))
         if step % 5 == 0:
-            items.append(Item("custom_lineage_data", "info", custom_message({"step": step})))
+            items.append(MessageItem("custom_lineage_data", "info", custom_message({"step": step})))
         return Event(step, time.time(), items, scalars)
     return Event(step, time.time(), (), scalars)
 

@@ -19,7 +19,7 @@ from instrument.codec import wire
 from instrument.codec.dialects import LAYOUTS, LINEAGE, OTHERS, SCALARS, SUMMARY, Layout
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import LINEAGE_KINDS, Event
+from instrument.values import LINEAGE_KINDS, ArrayItem, Event
 from tests.faults import oracle
 from tests.faults.trainer import Plan
 from tests.oracle import large_files
@@ -207,7 +207,9 @@ def _check_values(event: Event, role: str, parts: list[Frame]) -> list[str]:
     tags = sorted(tag for part in parts for tag in part.tags if not tag.startswith(_LINEAGE_TAGS))
     items = [] if role == SCALARS else [item for item in event.items if item.kind not in LINEAGE_KINDS]
     scalars = {} if role == OTHERS else dict(event.scalars)
-    expected: dict[str, Any] = {item.tag: item.payload for item in items if item.kind == "tensor"}
+    expected: dict[str, Any] = {
+        item.tag: item.array for item in items if isinstance(item, ArrayItem) and item.kind == "tensor"
+    }
     complaints = []
     if numbers != scalars:
         complaints.append(f"the scalars of step {event.step} of {role} are {numbers}")
@@ -230,14 +232,14 @@ def _check_exports(plan: Plan, steps: list[int]) -> list[str]:
     found = {path.name: path for path in Path(plan.directory).glob("export_*/tensor/*")}
     complaints = [f"exported: {name}" for name in sorted(expected.keys() ^ found.keys())[:5]]
     for name in expected.keys() & found.keys():
-        array: Any = expected[name].payload
+        array = expected[name].array
         if np.load(found[name]).tobytes() != array.tobytes():
             complaints.append(f"{name} differs from what was recorded")
     return complaints
 
 
-def _tensors(plan: Plan, step: int) -> list[Any]:
-    return [item for item in plan.event(step).items if item.kind == "tensor"]
+def _tensors(plan: Plan, step: int) -> list[ArrayItem]:
+    return [item for item in plan.event(step).items if isinstance(item, ArrayItem) and item.kind == "tensor"]
 
 
 # ---------------------------------------------------------------------- as other readers have it

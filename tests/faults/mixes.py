@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.codec import lineage, trace
-from instrument.values import Event, Item, Trace
+from instrument.values import ArrayItem, Event, Item, MessageItem, Trace
 
 #: Not float16: whether its exact bytes stand beside the others depends on the way that an event took.
 _DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "uint8")
@@ -51,7 +51,7 @@ def event(name: str, seed: int, step: int) -> Event:
     if mix.trace:
         data = _array(rng, mix, "uint8").tobytes()
         piece = Trace(0, "cpu", 0, f"raw/{step % 7}", step, step + len(data), data)
-        return Event(step, float(step), [Item("trace", piece.name, trace.encode(piece))])
+        return Event(step, float(step), [MessageItem("trace", piece.name, trace.encode(piece))])
     scalars = {f"loss/{number}": float(rng.standard_normal()) for number in range(rng.integers(1, 6))}
     items = [] if name == "scalars" else _items(rng, mix, step)
     return Event(step, float(step), items, scalars)
@@ -61,15 +61,15 @@ def _items(rng: np.random.Generator, mix: Mix, step: int) -> list[Item]:
     """Tensors come last, as they do in the file where an event is larger than the ring."""
     items = []
     if rng.random() < mix.lineage:
-        items.append(Item("custom_lineage_data", "info", lineage.custom_message({"step": str(step)})))
+        items.append(MessageItem("custom_lineage_data", "info", lineage.custom_message({"step": str(step)})))
     if rng.random() < mix.histogram:
-        items.append(Item("histogram", "spread", _array(rng, mix, "float32", 4 << 20)))
+        items.append(ArrayItem("histogram", "spread", _array(rng, mix, "float32", 4 << 20)))
     if rng.random() < mix.image:
         shape = (int(rng.integers(1, 4)), int(rng.choice((1, 3))), mix.pixels, mix.pixels)
-        items.append(Item("image", "picture", _noise(math.prod(shape), rng).reshape(shape)))
+        items.append(ArrayItem("image", "picture", _noise(math.prod(shape), rng).reshape(shape)))
     if rng.random() < mix.tensor:
         dtype = str(rng.choice(_DTYPES))
-        items += [Item("tensor", f"weight/{step % 5}", _array(rng, mix, dtype), dtype)]
+        items += [ArrayItem("tensor", f"weight/{step % 5}", _array(rng, mix, dtype), dtype)]
     return items
 
 

@@ -13,18 +13,18 @@ from tests.write.build import ROOT
 PRELUDE = f"""
 import os, signal, sys, time, weakref
 sys.path.insert(0, {str(ROOT)!r})
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event, ScalarItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 
 directory, workers = sys.argv[1], int(sys.argv[2])
 
 def scalar(step):
-    return Event.of(step, time.time(), [Item("scalar", "loss", float(step))])
+    return Event.of(step, time.time(), [ScalarItem("loss", float(step))])
 
 def tensor(step, elements):
     import numpy
-    return Event.of(step, time.time(), [Item("tensor", "w", numpy.full(elements, step, "f4"), "float32")])
+    return Event.of(step, time.time(), [ArrayItem("tensor", "w", numpy.full(elements, step, "f4"), "float32")])
 
 def worker_pids(sink):
     processes = (sink._producer.supervisor.process(index) for index in range(64))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from instrument import read
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event
 from instrument.write.sink import Sink
 from tests.faults.test_disk import no_more_descriptors, said_at
 from tests.oracle import large_files
@@ -169,7 +169,7 @@ def test_an_event_that_cannot_be_encoded(
 ) -> None:
     """It is in no file, not even the part of it that could be, and the first file says so; its neighbours are there."""
     sink = sink_at(count, dialect=dialect)
-    objects = Item("tensor", "t", np.array(["text"]), "str")
+    objects = ArrayItem("tensor", "t", np.array(["text"]), "str")
     for step in range(30):
         sink.write(event(step)._replace(items=[objects]) if step in (10, 20) else event(step))
     sink.close()

@@ -269,14 +269,14 @@ signal.pause()
 LIGHT = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from instrument.values import Event, Item
+from instrument.values import Event, ScalarItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 print("ready", flush=True)
 sys.stdin.readline()
 sink = open_sink(Target(sys.argv[1]), 1)
 for step in range(200):
-    assert sink.write(Event.of(step, 1.0, [Item("scalar", sys.argv[2], float(step))]))
+    assert sink.write(Event.of(step, 1.0, [ScalarItem(sys.argv[2], float(step))]))
 sink.close()
 print(sink.path)
 """

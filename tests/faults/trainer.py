@@ -19,7 +19,7 @@ import time
 from typing import Any, NamedTuple, Protocol
 
 from instrument import processes
-from instrument.values import Event
+from instrument.values import ArrayItem, Event
 from tests.faults import mixes
 
 #: A child that takes longer hangs.
@@ -85,10 +85,10 @@ class SinkFront:
     def take(self, event: Event) -> bool:
         if event.step % 2:
             for item in event.items:
-                if isinstance(item.payload, bytes):
-                    self._added.add(item)
+                if isinstance(item, ArrayItem):
+                    self._added.add_copy(item.kind, item.tag, item.array, item.dtype, may_stage=True)
                 else:
-                    self._added.add_copy(item.kind, item.tag, item.payload, item.dtype, may_stage=True)
+                    self._added.add(item)
             event = event._replace(items=self._added.take()[1])
         return self._sink.write(event)
 
@@ -115,7 +115,7 @@ class RecordFront:
         for tag, number in event.scalars.items():
             self._record.add_value("scalar", tag, number)
         for item in event.items:
-            self._record.add_value(item.kind, item.tag, item.payload)
+            self._record.add_value(item.kind, item.tag, item.array if isinstance(item, ArrayItem) else item[2])
         return self._record.record(event.step)
 
 

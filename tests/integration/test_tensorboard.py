@@ -21,7 +21,7 @@ from instrument.codec import lineage, schema
 from instrument.codec import text as text_codec
 from instrument.runs.run import Run, read_run
 from instrument.show.formats import export
-from instrument.values import Event, Histogram, Item, Text
+from instrument.values import ArrayItem, Event, Histogram, MessageItem, Text, ValueItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 from tests.integration.conftest import ROOT, SCRIPTS
@@ -44,13 +44,14 @@ def event(step: int) -> Event:
     with_strange = values.copy()
     with_strange[0, :3] = [math.nan, math.inf, -math.inf]
     items = [
-        Item("histogram", "weights", values), Item("histogram", "strange", with_strange),
-        Item("histogram", "nothing", np.full(3, math.nan, np.float32)),
-        Item("image", "picture", rng.random((3, 3, 5, 7), np.float32)),
-        Item("tensor", "double", values.astype(np.float64) / 3, "float64"),
-        Item("tensor", "bytes", np.arange(6, dtype=np.int8).reshape(2, 3), "int8"),
-        Item("tensor", "brain", values, "bfloat16"), Item("tensor", "one", np.array(step, np.int64), "int64"),
-        Item("text", "note", text(f"**step** {step} 🙂")), Item("text", "table", text([[f"a{step}", "b"], ["c", "d"]])),
+        ArrayItem("histogram", "weights", values), ArrayItem("histogram", "strange", with_strange),
+        ArrayItem("histogram", "nothing", np.full(3, math.nan, np.float32)),
+        ArrayItem("image", "picture", rng.random((3, 3, 5, 7), np.float32)),
+        ArrayItem("tensor", "double", values.astype(np.float64) / 3, "float64"),
+        ArrayItem("tensor", "bytes", np.arange(6, dtype=np.int8).reshape(2, 3), "int8"),
+        ArrayItem("tensor", "brain", values, "bfloat16"), ArrayItem("tensor", "one", np.array(step, np.int64), "int64"),
+        ValueItem("text", "note", text(f"**step** {step} 🙂")),
+        ValueItem("text", "table", text([[f"a{step}", "b"], ["c", "d"]])),
     ]  # fmt: skip
     return Event(step, 1_700_000_000.25 + step, items, {tag: number * step for tag, number in SCALARS.items()})
 
@@ -71,10 +72,11 @@ def once() -> Event:
     node.output_type.tensor_type.elem_type = 11
     graph.parameters.add(name="weight")
     return Event(20, 1_700_000_021.0, [
-        Item("train_lineage", "", train.SerializeToString()), Item("eval_lineage", "", evaluation.SerializeToString()),
-        Item("custom_lineage_data", "", lineage.custom_message({"note": "toy"})),
-        Item("graph", "", graph.SerializeToString()),
-        Item("session_end", "", lineage.encode_session_end(True, 1_700_000_022.0)),
+        MessageItem("train_lineage", "", train.SerializeToString()),
+        MessageItem("eval_lineage", "", evaluation.SerializeToString()),
+        MessageItem("custom_lineage_data", "", lineage.custom_message({"note": "toy"})),
+        MessageItem("graph", "", graph.SerializeToString()),
+        MessageItem("session_end", "", lineage.encode_session_end(True, 1_700_000_022.0)),
     ])  # fmt: skip
 
 

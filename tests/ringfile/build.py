@@ -9,7 +9,7 @@ from pathlib import Path
 
 from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame
-from instrument.events import Event, Item
+from instrument.events import Event, MessageItem
 from instrument.ringfile import commit, control, header, record
 from instrument.ringfile.control import Control, State
 
@@ -29,7 +29,7 @@ def scalar(step: int, tag: str = "loss") -> Event:
 def lineage(step: int) -> Event:
     from instrument.codec import lineage as codec
 
-    item = Item("custom_lineage_data", "info", codec.custom_message({"step": step}))
+    item = MessageItem("custom_lineage_data", "info", codec.custom_message({"step": step}))
     return Event(step, 1_700_000_000.0 + step, [item], {"loss": float(step)})
 
 

@@ -6,16 +6,17 @@ import enum
 import math
 import mmap
 import struct
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from instrument.errors import CorruptMessage
-from instrument.events import Event, Item
+from instrument.events import ArrayItem, EncodedItem, Event, Item, MessageItem, StagedArray, StagedItem, ValueItem
 from instrument.ringfile import record
 from instrument.ringfile import unpack as unpacking
 from instrument.ringfile.unpack import unpack
+from instrument.values import Text
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -61,10 +62,10 @@ MIXED = Event(
     -5,
     1_700_000_000.25,
     [
-        Item("tensor", "weight", np.arange(6, dtype=np.float32).reshape(2, 3), "float32"),
-        Item("graph", "graph", b"message"),
-        Item("histogram", "h", np.arange(3, dtype=np.int16), "int16"),
-        Item("image", "i", np.zeros((1, 3, 2, 2), np.uint8), "uint8"),
+        ArrayItem("tensor", "weight", np.arange(6, dtype=np.float32).reshape(2, 3), "float32"),
+        MessageItem("graph", "graph", b"message"),
+        ArrayItem("histogram", "h", np.arange(3, dtype=np.int16), "int16"),
+        ArrayItem("image", "i", np.zeros((1, 3, 2, 2), np.uint8), "uint8"),
     ],
     {"loss": 0.5, "准确率": -1.0},
     {("tensor", "loss"): "loss/tensor"},
@@ -77,11 +78,11 @@ def test_an_array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) 
     """Dtype, shape and every bit arrive, for any dtype and any shape, empty and 0-d included."""
     raw = rng.integers(0, 2 if dtype == "bool" else 256, (*shape, np.dtype(dtype).itemsize), np.uint8)
     array = raw.view(dtype).reshape(shape)
-    result = travel_item(Item("tensor", "t", array, dtype))
+    result = travel_item(ArrayItem("tensor", "t", array, dtype))
+    assert isinstance(result, ArrayItem)
     assert (result.kind, result.tag, result.dtype) == ("tensor", "t", dtype)
-    assert isinstance(result.payload, np.ndarray)
-    assert (result.payload.dtype, result.payload.shape) == (array.dtype, shape)
-    assert result.payload.tobytes() == array.tobytes()
+    assert (result.array.dtype, result.array.shape) == (array.dtype, shape)
+    assert result.array.tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,9 @@ def test_an_array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) 
 )
 def test_an_array_in_another_layout(array: np.ndarray[Any, Any]) -> None:
     """Values and dtype arrive, whatever the array's layout in memory."""
-    result = travel_item(Item("histogram", "h", array)).payload
-    assert isinstance(result, np.ndarray)
+    item = travel_item(ArrayItem("histogram", "h", array))
+    assert isinstance(item, ArrayItem)
+    result = item.array
     assert result.dtype == array.dtype
     assert np.array_equal(result, array)
 
@@ -106,7 +108,7 @@ def test_an_array_in_another_layout(array: np.ndarray[Any, Any]) -> None:
 @pytest.mark.parametrize("number", [0.0, -0.0, 1.5, 1e300, 5e-324, math.inf, -math.inf, math.nan])
 def test_a_scalar(number: float) -> None:
     """Any float arrives bit for bit, beside other items and alone."""
-    for items in ((), (Item("graph", "g", b"g"),)):
+    for items in ((), (MessageItem("graph", "g", b"g"),)):
         event = travel(Event(1, 2.0, items, {"loss": number}))
         assert list(event.scalars) == ["loss"]
         assert bits(event.scalars["loss"]) == bits(number)
@@ -127,7 +129,7 @@ class Name(str, enum.Enum):
 @pytest.mark.parametrize("tag", ["", "loss", "a b/c:d", "准确率 😀", "a\nb\0c", "x" * 70_000, "a\udcffb"])
 def test_a_tag(tag: str) -> None:
     """A tag arrives as it is, in an item of any sort."""
-    items = [Item("tensor", tag, np.ones(2), "float64"), Item("graph", tag, b"bytes")]
+    items = [ArrayItem("tensor", tag, np.ones(2), "float64"), MessageItem("graph", tag, b"bytes")]
     event = travel(Event(1, 2.0, items, {tag: 1.0}, {("scalar", tag): tag}))
     assert [item.tag for item in event.items] == [tag] * 2
     assert event.scalars == {tag: 1.0}
@@ -137,7 +139,7 @@ def test_a_tag(tag: str) -> None:
 @pytest.mark.parametrize("tag", [np.str_("loss"), Name.LOSS])
 def test_a_tag_of_a_derived_type(tag: str) -> None:
     """NumPy's strings and enumerations arrive as the text that they are."""
-    event = travel(Event(1, 2.0, (Item("tensor", tag, np.ones(1), "float64"),), {tag: 1.0}))
+    event = travel(Event(1, 2.0, (ArrayItem("tensor", tag, np.ones(1), "float64"),), {tag: 1.0}))
     tags = (*event.scalars, event.items[0].tag)
     assert [(type(name), name) for name in tags] == [(str, "loss")] * 2
 
@@ -167,33 +169,33 @@ def test_items_keep_their_order(rng: np.random.Generator) -> None:
         if index == 0:
             scalars[tag] = float(rng.normal())
         elif index == 1:
-            items.append(Item("graph", tag, rng.bytes(int(rng.integers(0, 200)))))
+            items.append(MessageItem("graph", tag, rng.bytes(int(rng.integers(0, 200)))))
         else:
-            items.append(Item("image", tag, rng.integers(0, 256, int(rng.integers(0, 100)), np.uint8), "uint8"))
+            items.append(ArrayItem("image", tag, rng.integers(0, 256, int(rng.integers(0, 100)), np.uint8), "uint8"))
     event = travel(Event(5, 6.0, items, scalars))
     assert [item[:2] for item in event.items] == [item[:2] for item in items]
     for item, result in zip(items, event.items, strict=True):
-        assert np.array_equal(item.payload, result.payload)
+        assert np.array_equal(item[2], result[2])
     assert list(event.scalars.items()) == list(scalars.items())
 
 
 def test_arrays_are_aligned_views() -> None:
     """An array lies at a multiple of 64 bytes and is used where it is, not copied."""
-    items = [Item("graph", "g", b"x" * length) for length in (1, 63, 64, 65)]
-    items += [Item("tensor", "t", np.full(length, length, np.float64), "float64") for length in (1, 7, 8, 9)]
+    items: list[Item] = [MessageItem("graph", "g", b"x" * length) for length in (1, 63, 64, 65)]
+    items += [ArrayItem("tensor", "t", np.full(length, length, np.float64), "float64") for length in (1, 7, 8, 9)]
     memory = written(Event(1, 2.0, items, {"loss": 1.0}))
     whole = np.frombuffer(memory, np.uint8)
     for item in unpacked(memory).items[4:]:
-        assert isinstance(item.payload, np.ndarray)
-        assert (item.payload.ctypes.data - whole.ctypes.data) % record.ALIGNMENT_BYTES == 0
-        assert np.shares_memory(item.payload, whole)
-        assert (item.payload == item.payload.size).all()
+        assert isinstance(item, ArrayItem)
+        assert (item.array.ctypes.data - whole.ctypes.data) % record.ALIGNMENT_BYTES == 0
+        assert np.shares_memory(item.array, whole)
+        assert (item.array == item.array.size).all()
 
 
 def test_a_contiguous_array_is_not_copied() -> None:
     """The pieces of an event share the memory of its arrays; each counts single bytes."""
     array = np.arange(1000, dtype=np.float64).reshape(10, 100)
-    pieces, _, head_offset = record.pack(Event.of(1, 2.0, (Item("tensor", "t", array, "float64"),)))
+    pieces, _, head_offset = record.pack(Event.of(1, 2.0, (ArrayItem("tensor", "t", array, "float64"),)))
     assert (len(pieces), len(pieces[0]), head_offset) == (2, 8000, 8000)
     assert np.shares_memory(np.frombuffer(pieces[0], np.uint8), array)
 
@@ -203,12 +205,13 @@ def test_staged_arrays(rng: np.random.Generator) -> None:
     arrays = [rng.normal(size=size) for size in (100, 3, 50)]
     staged, payloads = bytearray(), []
     for array in (arrays[2], np.zeros(7), arrays[0]):  # the second one was replaced before the event was recorded
-        payloads.append(record.StagedArray(array, memoryview(array).cast("B"), len(staged)))
+        payloads.append(StagedArray(array, memoryview(array).cast("B"), len(staged)))
         staged += array.tobytes() + bytes(-array.nbytes % record.ALIGNMENT_BYTES)
-    items = [Item("tensor", f"t{index}", array, "float64") for index, array in enumerate(arrays)]
-    items.insert(1, Item("graph", "g", b"graph"))
-    places = {0: payloads[2], 3: payloads[0]}
-    sent = [item._replace(payload=places.get(index, item.payload)) for index, item in enumerate(items)]  # type: ignore[arg-type]
+    items: list[Item] = [ArrayItem("tensor", f"t{index}", array, "float64") for index, array in enumerate(arrays)]
+    items.insert(1, MessageItem("graph", "g", b"graph"))
+    sent: list[Item] = list(items)
+    sent[0] = StagedItem("tensor", "t0", payloads[2], "float64")
+    sent[3] = StagedItem("tensor", "t2", payloads[0], "float64")
     event = Event(1, 2.0, sent, {"loss": 3.0})
     pieces, length, head_offset = record.pack(event, [id(payload) for payload in payloads], len(staged))
     data = bytes(staged) + b"".join(pieces)
@@ -217,33 +220,42 @@ def test_staged_arrays(rng: np.random.Generator) -> None:
     assert result.scalars == {"loss": 3.0}
     assert [item[:2] for item in result.items] == [item[:2] for item in items]
     for item, original in zip(result.items, items, strict=True):
-        assert np.array_equal(item.payload, original.payload)
-    assert np.array_equal(payloads[0].copy(), arrays[2])
+        assert np.array_equal(item[2], original[2])
+    assert np.array_equal(StagedItem("tensor", "t2", payloads[0]).copy().array, arrays[2])
 
 
 def test_a_tensor_as_encoded_content() -> None:
     """On request a float32 tensor comes as the pieces of its content around the bytes where they are."""
     array = np.arange(4, dtype=np.float32)
-    memory = written(Event.of(1, 2.0, (Item("tensor", "t", array, "float32"),)))
+    memory = written(Event.of(1, 2.0, (ArrayItem("tensor", "t", array, "float32"),)))
     header = record.read_header(memory, 0, len(memory))
     (item,) = unpack(memory[record.HEADER_BYTES :], header.head_offset, encodes=True).items
-    assert isinstance(item.payload, list)
-    assert bytes(item.payload[-1]) == array.tobytes()
-    assert np.shares_memory(np.frombuffer(item.payload[-1], np.uint8), np.frombuffer(memory, np.uint8))
+    assert isinstance(item, EncodedItem)
+    assert bytes(item.pieces[-1]) == array.tobytes()
+    assert np.shares_memory(np.frombuffer(item.pieces[-1], np.uint8), np.frombuffer(memory, np.uint8))
 
 
 @pytest.mark.parametrize("dtype", ["complex128", "U3", "S5", "M8[ns]", "m8[s]", "V7", "O"])
 def test_an_array_of_no_numbers(dtype: str) -> None:
     """Arrays of other types are refused when they are packed: a record never holds references."""
     with pytest.raises((ValueError, TypeError), match=r"no record holds|references|object array"):
-        record.pack(Event(1, 2.0, (Item("tensor", "t", np.zeros(6, dtype), dtype),)))
+        record.pack(Event(1, 2.0, (ArrayItem("tensor", "t", np.zeros(6, dtype), dtype),)))
 
 
-@pytest.mark.parametrize(("kind", "payload"), [("tensor", None), ("graph", "text"), ("nonsense", b"")])
-def test_a_payload_of_another_type(kind: str, payload: Any) -> None:
-    """A payload that is neither bytes nor an array, or has an unknown kind, raises when it is packed."""
-    with pytest.raises((TypeError, ValueError, AttributeError, LookupError)):
-        record.pack(Event(1, 2.0, (Item(kind, "t", payload),)))
+@pytest.mark.parametrize(
+    "item",
+    [
+        ArrayItem("tensor", "t", cast("Any", None)),
+        MessageItem("nonsense", "t", b""),
+        ValueItem("text", "t", Text(np.array("a", object))),
+        EncodedItem("tensor", "t", [b"abc"]),
+    ],
+    ids=["no array", "unknown kind", "value", "encoded"],
+)
+def test_an_item_that_no_record_holds(item: Item) -> None:
+    """An item that is neither bytes nor an array, or has an unknown kind, raises when it is packed."""
+    with pytest.raises((TypeError, ValueError, AttributeError, LookupError, AssertionError)):
+        record.pack(Event(1, 2.0, (item,)))
 
 
 # ---------------------------------------------------------------------- bytes
@@ -263,7 +275,7 @@ def test_the_bytes_of_a_record_of_scalars() -> None:
 
 def test_the_bytes_of_a_record_with_items() -> None:
     """Body, aliases and items stand where docs/format.md says."""
-    items = [Item("tensor", "w", np.array([[1, 2]], np.int16), "int16"), Item("gap", "", b"g")]
+    items = [ArrayItem("tensor", "w", np.array([[1, 2]], np.int16), "int16"), MessageItem("gap", "", b"g")]
     data = bytes(written(Event(1, 0.0, items, {}, {("scalar", "x"): "yz"})))
     body = bytes.fromhex("01000200") + bytes(60) + b"g" + bytes(63)
     aliases = bytes.fromhex("00000000010000000200000078797a")
@@ -334,7 +346,7 @@ def harmless(payload: bytes, head_offset: int) -> None:
             event = unpack(memoryview(payload), head_offset, encodes)
         except CorruptMessage:
             continue
-        total = sum(item.payload.nbytes for item in event.items if isinstance(item.payload, np.ndarray))
+        total = sum(item.array.nbytes for item in event.items if isinstance(item, ArrayItem))
         assert total <= head_offset
 
 
@@ -370,7 +382,7 @@ def test_random_bytes(rng: np.random.Generator) -> None:
 
 def test_items_never_share_bytes() -> None:
     """Many items that claim the same bytes of the body are refused: what they make in files would have no bound."""
-    items = [Item("graph", "g", bytes(64))] * 2
+    items = [MessageItem("graph", "g", bytes(64))] * 2
     pieces, _, head_offset = record.pack(Event(1, 2.0, items))
     data = bytearray(b"".join(pieces))
     second = len(data) - 29
@@ -387,4 +399,4 @@ def test_numbers_without_end() -> None:
     with pytest.raises(CorruptMessage, match="scalars"):
         unpack(memoryview(head), 0)
     with pytest.raises(ValueError, match="at most"):
-        record.pack(Event(1, 2.0, [Item("gap", "", b"")] * (2**17 + 1)))
+        record.pack(Event(1, 2.0, [MessageItem("gap", "", b"")] * (2**17 + 1)))

@@ -13,7 +13,7 @@ from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.eventfile.reader import EventFileReader
-from instrument.events import Event, Item
+from instrument.events import ArrayItem, Event
 from instrument.ringfile import control, header, locks, recover, snapshot
 from instrument.ringfile.replay import replay
 from instrument.ringfile.unpack import unpack
@@ -26,9 +26,9 @@ def mixed(step: int) -> Event:
     """Something for each file of each dialect."""
     items = [
         *lineage(step).items,
-        Item("tensor", "weight", np.full(50, step, np.float64), "float64"),
-        Item("histogram", "h", np.arange(20, dtype=np.float32)),
-        Item("image", "i", np.full((1, 3, 4, 4), 0.5, np.float32)),
+        ArrayItem("tensor", "weight", np.full(50, step, np.float64), "float64"),
+        ArrayItem("histogram", "h", np.arange(20, dtype=np.float32)),
+        ArrayItem("image", "i", np.full((1, 3, 4, 4), 0.5, np.float32)),
     ]
     return Event(step, 1_700_000_000.0 + step, items, {"loss": step / 3, "accuracy": float(step)})
 
@@ -151,7 +151,9 @@ def test_a_ring_at_which_processes_die(tmp_path: Path, is_asked: bool) -> None:
 def test_a_full_disk(tmp_path: Path, small_disk_of: Any) -> None:
     """Where the tail does not fit, the files end where they did and the ring stays; later all of it is there."""
     folder = small_disk_of("400k")
-    events = [Event(step, 1.0, (Item("tensor", "t", np.full(2000, step, np.float32), "float32"),)) for step in range(6)]
+    events = [
+        Event(step, 1.0, (ArrayItem("tensor", "t", np.full(2000, step, np.float32), "float32"),)) for step in range(6)
+    ]
     recorder = Recorder(folder)
     recorder.put(*events)
     recorder.commit(1)
@@ -219,7 +221,7 @@ def test_the_size_limit(tmp_path: Path) -> None:
 
 def test_an_event_that_cannot_be_encoded(tmp_path: Path) -> None:
     """One event's fault leaves a gap at its place, as in a worker, and costs no other event."""
-    bad = Event(2, 2.0, (Item("image", "i", np.zeros((1, 7, 0), np.uint8)),))
+    bad = Event(2, 2.0, (ArrayItem("image", "i", np.zeros((1, 7, 0), np.uint8)),))
     recorder = Recorder(tmp_path)
     recorder.put(scalar(1), bad, scalar(3))
     recorder.kill()
@@ -275,7 +277,7 @@ def damaged(tmp_path: Path, **options: Any) -> tuple[Recorder, list[int]]:
     places = []
     for step in range(1, 11):
         places.append(recorder.header.data_at + recorder._positions[0])
-        recorder.put(Event(step, float(step), (Item("tensor", "t", np.full(9, step, np.float32), "float32"),)))
+        recorder.put(Event(step, float(step), (ArrayItem("tensor", "t", np.full(9, step, np.float32), "float32"),)))
     return recorder, places
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from instrument.codec import event, lifecycle, lineage
 from instrument.eventfile import frame
-from instrument.values import End, Event, Item, Start
+from instrument.values import AnyItem, ArrayItem, End, Event, ScalarItem, Start
 
 SECONDS = 1_700_000_000
 
@@ -57,13 +57,13 @@ def write_lineage(
     return path
 
 
-def item(kind: str, tag: str, value: float) -> Item:
+def item(kind: str, tag: str, value: float) -> AnyItem:
     """An item of any kind that is an array or a number; `value` fills the array."""
     if kind == "scalar":
-        return Item(kind, tag, value)
+        return ScalarItem(tag, value)
     shape = (1, 1, 2, 2) if kind == "image" else (4,)
     array = np.full(shape, value, np.uint8 if kind == "image" else np.float32)
-    return Item(kind, tag, array, array.dtype.name)
+    return ArrayItem(kind, tag, array, array.dtype.name)
 
 
 def steps(kind: str, tag: str, numbers: Iterable[int], value: float, start: float, apart: float = 1.0) -> list[Event]:

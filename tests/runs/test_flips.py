@@ -20,7 +20,7 @@ from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile.frame import HEADER, OVERHEAD_BYTES
 from instrument.runs import verify
 from instrument.runs.run import Run, read_run
-from instrument.values import Event, Item, LossSurface, Trace
+from instrument.values import Event, LossSurface, MessageItem, Trace
 from tests.runs.build import SECONDS, encoded, item, steps, write, write_lineage
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -54,7 +54,7 @@ def small(kind: str, folder: Path) -> Path:
         content = graph() if kind == "graph" else landscape()
         if kind == "trace":
             return small_trace(folder)
-        return write(folder, [Event.of(step, 5.0, (Item(kind, "g", content),)) for step in (1, 2)])
+        return write(folder, [Event.of(step, 5.0, (MessageItem(kind, "g", content),)) for step in (1, 2)])
     return write(folder, steps(kind, "t", range(3), 0.1, start=10.0))
 
 
@@ -65,7 +65,7 @@ def small_trace(folder: Path) -> Path:
         Trace(0, "cpu", 0, "a", 2, 5, b"345"),
         Trace(1, "cpu", 0, "b", 0, 1, b"x"),
     ]
-    items = [Item("trace", one.name, encode_trace(one)) for one in parts]
+    items = [MessageItem("trace", one.name, encode_trace(one)) for one in parts]
     path.write_bytes(b"".join(encoded([Event(0, 1.0, [item]) for item in items])))
     return path
 

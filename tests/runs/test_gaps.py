@@ -6,7 +6,7 @@ from pathlib import Path
 
 from instrument import read
 from instrument.codec import lifecycle, wire
-from instrument.values import Event, Gap, Item
+from instrument.values import Event, Gap, Item, MessageItem
 from tests.runs.build import SECONDS, framed, item, steps, write
 
 FULL = Gap(3, 5, 7, "No space left on device")
@@ -14,7 +14,7 @@ BAD = Gap(1, 9, 9, "it cannot be encoded")
 
 
 def gap_item(gap: Gap) -> Item:
-    return Item("gap", "", lifecycle.encode_gap(gap))
+    return MessageItem("gap", "", lifecycle.encode_gap(gap))
 
 
 def test_gaps_are_listed_in_file_order(tmp_path: Path) -> None:

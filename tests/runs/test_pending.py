@@ -13,7 +13,7 @@ import pytest
 from instrument.codec.dialects import LAYOUTS
 from instrument.errors import NoSuchRun
 from instrument.eventfile.access import OpenFile
-from instrument.events import Event, Item
+from instrument.events import ArrayItem, Event
 from instrument.ringfile import header, recover
 from instrument.runs import verify
 from instrument.runs.run import Run, find_runs, read_run
@@ -25,8 +25,8 @@ DIALECTS = sorted(LAYOUTS)
 def event(step: int) -> Event:
     items = [
         *lineage(step).items,
-        Item("tensor", "weight", np.full(50, step, np.float32), "float32"),
-        Item("image", "i", np.full((1, 3, 4, 4), 0.5, np.float32)),
+        ArrayItem("tensor", "weight", np.full(50, step, np.float32), "float32"),
+        ArrayItem("image", "i", np.full((1, 3, 4, 4), 0.5, np.float32)),
     ]
     return Event(step, 1_700_000_000.0 + step, items, {"loss": step / 3})
 

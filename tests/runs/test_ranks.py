@@ -10,7 +10,7 @@ import pytest
 from instrument import read
 from instrument.codec import lineage, schema
 from instrument.errors import NoSuchRun
-from instrument.values import Event, Item
+from instrument.values import Event, MessageItem
 from tests.runs.build import SECONDS, steps, write, write_lineage
 
 
@@ -75,7 +75,7 @@ def test_the_lowest_rank_tells_of_the_run(tmp_path: Path) -> None:
     graph_class = schema.message_class("GraphProto")
     for rank, time in ((0, 5.0), (1, 9.0)):
         graph = graph_class(name="net").SerializeToString() + bytes([0xA2, 0x06, 1, rank])  # an unknown field
-        write(tmp_path, [Event.of(1, time, (Item("graph", "", graph),))], device=rank)
+        write(tmp_path, [Event.of(1, time, (MessageItem("graph", "", graph),))], device=rank)
         custom = lineage.custom_message({"rank": rank, f"only_{rank}": 1})
         write_lineage(tmp_path, [("custom_lineage_data", custom)], SECONDS + rank, device=rank)
     run = read(tmp_path)

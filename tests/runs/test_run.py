@@ -19,7 +19,7 @@ from instrument.codec.lineage import custom_message
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.runs.points import Points
 from instrument.runs.run import Run, Runs, find_runs, read_run
-from instrument.values import Event, Histogram, Item, LossSurface
+from instrument.values import ArrayItem, Event, Histogram, Item, LossSurface, MessageItem
 from tests.runs.build import SECONDS, framed, item, steps, write, write_lineage
 
 
@@ -76,7 +76,7 @@ def test_tensors_of_any_shape(tmp_path: Path) -> None:
         np.array(7, np.int64),
         np.arange(6, dtype=np.float16).reshape(2, 3),
     ]
-    events = [Event.of(step, 1.0, (Item("tensor", "w", a, a.dtype.name),)) for step, a in enumerate(arrays)]
+    events = [Event.of(step, 1.0, (ArrayItem("tensor", "w", a, a.dtype.name),)) for step, a in enumerate(arrays)]
     write(tmp_path, events)
 
     tensors = read(tmp_path).tensors("w")
@@ -288,7 +288,9 @@ def test_the_graph_is_the_one_recorded_last(tmp_path: Path) -> None:
     """Graphs are listed by name; `graph` is the newest of all, None where there is none."""
     graph_class = schema.message_class("GraphProto")
     graphs = [graph_class(name=name).SerializeToString() for name in ("one", "two", "one")]
-    events = [Event.of(0, time, (Item("graph", "", data),)) for time, data in zip((5.0, 9.0, 7.0), graphs, strict=True)]
+    events = [
+        Event.of(0, time, (MessageItem("graph", "", data),)) for time, data in zip((5.0, 9.0, 7.0), graphs, strict=True)
+    ]
     events[2] = Event.of(1, 7.0, events[2].items)
     write(tmp_path, events)
 
@@ -306,7 +308,7 @@ def test_landscapes_are_read(tmp_path: Path) -> None:
     """A landscape is its serialised message."""
     message = schema.message_class("LossLandscape")()
     message.metadata.unit = "step"
-    write(tmp_path, [Event.of(0, 1.0, (Item("landscape", "loss", message.SerializeToString()),))])
+    write(tmp_path, [Event.of(0, 1.0, (MessageItem("landscape", "loss", message.SerializeToString()),))])
 
     assert read(tmp_path).points("landscape", "loss")[0].data == message.SerializeToString()
 
@@ -318,9 +320,9 @@ def test_landscapes_are_arrays(tmp_path: Path) -> None:
         axis, z, none = np.linspace(0, 1, size), np.ones((size, size)), np.empty(0)
         numbers, path = np.empty(0, np.int64), np.empty((0, 2))
         surface = LossSurface(tag, axis, axis, z, numbers, path, none, none, none, none, none)
-        return Item("landscape", tag, landscape_codec.from_surface(surface))
+        return MessageItem("landscape", tag, landscape_codec.from_surface(surface))
 
-    items = [plane("b", 3), plane("a", 4), plane("b", 5), Item("landscape", "c", b"\x08\x01")]
+    items = [plane("b", 3), plane("a", 4), plane("b", 5), MessageItem("landscape", "c", b"\x08\x01")]
     write(tmp_path, [Event.of(0, float(second), (one,)) for second, one in enumerate(items)])
     run = read(tmp_path)
     assert [(one.tag, one.z.shape) for one in run.landscapes] == [("a", (4, 4)), ("b", (5, 5))]

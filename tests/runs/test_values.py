@@ -11,7 +11,7 @@ import pytest
 from instrument import read
 from instrument.errors import CorruptMessage
 from instrument.eventfile.access import OpenFile
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event
 from tests.runs.build import item, steps, write
 
 
@@ -19,7 +19,7 @@ def test_one_tensor_of_a_history_is_read_alone(tmp_path: Path, monkeypatch: pyte
     """A slice of one step reads that step's bytes and no others, among tensors of the same event too."""
     array = np.arange(10_000, dtype=np.float32).reshape(100, 100)
     events = [
-        Event.of(step, 1.0, tuple(Item("tensor", tag, array + step, "float32") for tag in ("a", "w", "z")))
+        Event.of(step, 1.0, tuple(ArrayItem("tensor", tag, array + step, "float32") for tag in ("a", "w", "z")))
         for step in range(20)
     ]
     write(tmp_path, events)

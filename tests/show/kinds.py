@@ -12,7 +12,7 @@ import numpy as np
 
 from instrument.codec import lineage
 from instrument.show.cli import main
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event, MessageItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 from tests.analyse.files import cpu_window, directory_of, event_file
@@ -32,10 +32,10 @@ def dialect(name: str) -> Build:
         for step in range(1, 4):
             ramp = np.arange(12, dtype=np.float32) + step
             items = [
-                Item("tensor", "t", ramp.reshape(3, 4), "float32"),
-                Item("histogram", "h", ramp),
-                Item("image", "p", (ramp / 30).reshape(1, 1, 3, 4)),
-                Item("custom_lineage_data", "info", lineage.custom_message({"lr": 0.5})),
+                ArrayItem("tensor", "t", ramp.reshape(3, 4), "float32"),
+                ArrayItem("histogram", "h", ramp),
+                ArrayItem("image", "p", (ramp / 30).reshape(1, 1, 3, 4)),
+                MessageItem("custom_lineage_data", "info", lineage.custom_message({"lr": 0.5})),
             ]
             sink.write(Event(step, 1000.0 + step, items, {"loss": step / 3}))
         sink.close()

@@ -11,7 +11,7 @@ import numpy as np
 
 from instrument.codec import schema
 from instrument.codec.lineage import custom_message
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event, MessageItem
 from tests.runs.build import item, write, write_lineage
 
 #: 2023-11-14 22:13:20 in UTC.
@@ -64,10 +64,14 @@ def every_kind(directory: Path) -> Path:
     big = np.array([2**63 + 1], np.uint64)
     histogram = np.array([1, 2, 3, math.nan, math.inf], np.float32)
     graph = schema.message_class("GraphProto")(name="net").SerializeToString()
-    first = (item("scalar", "loss", 0.1), Item("tensor", "w/a", tensor, "float32"), Item("graph", "", graph))
+    first = (
+        item("scalar", "loss", 0.1),
+        ArrayItem("tensor", "w/a", tensor, "float32"),
+        MessageItem("graph", "", graph),
+    )
     second = (
-        item("scalar", "loss", math.nan), Item("tensor", "w/a", big, "uint64"), item("image", "i", 9.0),
-        Item("histogram", "h", histogram, "float32"),
+        item("scalar", "loss", math.nan), ArrayItem("tensor", "w/a", big, "uint64"), item("image", "i", 9.0),
+        ArrayItem("histogram", "h", histogram, "float32"),
     )  # fmt: skip
     third = (item("scalar", "loss", -math.inf), item("image", "i", 7.0))
     write(directory, [Event.of(1, START, first), Event.of(2, START + 1, second), Event.of(3, START + 2, third)])

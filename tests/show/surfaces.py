@@ -11,7 +11,7 @@ import numpy as np
 
 from instrument.codec import landscape
 from instrument.show.cli import main
-from instrument.values import Event, Item, LossSurface
+from instrument.values import Event, LossSurface, MessageItem
 from tests.runs.build import write
 
 #: Rows follow y, columns x; three holes.
@@ -76,7 +76,10 @@ def write_run(directory: Path, *surfaces: LossSurface) -> Path:
     items = [(surface.tag, landscape.from_surface(surface)) for surface in surfaces]
     write(
         directory,
-        [Event.of(0, 1000.0 + index, (Item("landscape", tag, data),)) for index, (tag, data) in enumerate(items)],
+        [
+            Event.of(0, 1000.0 + index, (MessageItem("landscape", tag, data),))
+            for index, (tag, data) in enumerate(items)
+        ],
     )
     return directory
 

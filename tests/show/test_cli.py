@@ -22,7 +22,7 @@ from instrument import read
 from instrument.codec import lifecycle, schema
 from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
-from instrument.values import Event, Gap, Item
+from instrument.values import ArrayItem, Event, Gap, MessageItem
 from tests.analyse.files import cpu_window, event_file
 from tests.runs.build import SECONDS, framed, item, steps, write, write_lineage
 
@@ -71,12 +71,14 @@ def run(tmp_path: Path) -> Path:
     array = np.array([[1, 2, 3], [4, 5, 6]], np.int64)
     histogram = np.array([1, 2, 3, math.nan, math.inf], np.float32)
     events.append(
-        Event.of(7, 1010.0, (Item("tensor", "w", array, "int64"), Item("tensor", "empty", array[:0], "int64")))
+        Event.of(
+            7, 1010.0, (ArrayItem("tensor", "w", array, "int64"), ArrayItem("tensor", "empty", array[:0], "int64"))
+        )
     )
-    events.append(Event.of(8, 1020.0, (Item("histogram", "h", histogram, "float32"), item("image", "i", 9.0))))
+    events.append(Event.of(8, 1020.0, (ArrayItem("histogram", "h", histogram, "float32"), item("image", "i", 9.0))))
     graph = schema.message_class("GraphProto")(name="net")
     graph.node.add(name="1", op_type="MatMul")
-    events.append(Event.of(0, 1030.0, (Item("graph", "", graph.SerializeToString()),)))
+    events.append(Event.of(0, 1030.0, (MessageItem("graph", "", graph.SerializeToString()),)))
     write(directory, events)
     later = write(directory, steps("scalar", "loss", [4], 0.5, start=2000.0), seconds=SECONDS + 1)
     later.write_bytes(later.read_bytes() + b"\x01\x02")
@@ -324,7 +326,7 @@ def test_show_other_kinds(run: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_gaps_are_shown_beside_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """How many events are missing, of which steps and why: in tables, in JSON and in the list of runs."""
     gaps = [Gap(3, 5, 7, "No space\nleft"), Gap(1, 9, 9, "it cannot be encoded")]
-    items = [Item("gap", "", lifecycle.encode_gap(gap)) for gap in gaps]
+    items = [MessageItem("gap", "", lifecycle.encode_gap(gap)) for gap in gaps]
     path = write(tmp_path / "run", [Event(8, 1.0, items[:1], {"x": 8.0}), Event(9, 2.0, items[1:])])
     path.write_bytes(path.read_bytes() + b"\x01")
 
@@ -496,9 +498,10 @@ def test_names_print_on_a_terminal_without_unicode(tmp_path: Path) -> None:
 def test_times_are_utc_in_files_and_local_with_zone_in_tables(tmp_path: Path) -> None:
     """Written in Shanghai, listed in New York: seconds since the epoch in the file, the reader's zone beside it."""
     code = (
-        "import sys, time; from instrument.values import Event, Item; from instrument.write.factory import open_sink;"
+        "import sys, time; from instrument.values import Event, ScalarItem;"
+        "from instrument.write.factory import open_sink;"
         "from instrument.write.sink import Target; sink = open_sink(Target(sys.argv[1]), 0);"
-        "sink.write(Event.of(1, time.time(), (Item('scalar', 'loss', 1.0),))); sink.close()"
+        "sink.write(Event.of(1, time.time(), (ScalarItem('loss', 1.0),))); sink.close()"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     before = time.time()

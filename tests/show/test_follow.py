@@ -33,13 +33,13 @@ LIMIT_S = 60.0
 #: Records as many steps as each line of its input says, and says when they are in the file.
 RECORDER = """
 import sys, time
-from instrument.values import Event, Item
+from instrument.values import Event, ScalarItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 sink, step = open_sink(Target(sys.argv[1]), int(sys.argv[2])), 0
 for line in sys.stdin:
     for step in range(step + 1, step + 1 + int(line)):
-        sink.write(Event.of(step, time.time(), (Item("scalar", "loss", 1 / step),)))
+        sink.write(Event.of(step, time.time(), (ScalarItem("loss", 1 / step),)))
     sink.flush()
     print(step, flush=True)
 sink.close()

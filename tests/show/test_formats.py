@@ -21,7 +21,7 @@ from instrument.show.cli import main
 from instrument.show.formats import export
 from instrument.show.formats.pictures import png
 from instrument.show.formats.text import _pieces
-from instrument.values import Event, Image, Item
+from instrument.values import ArrayItem, Event, Image
 from tests.runs.build import framed, item, steps, write
 from tests.show.runs import EVIL, START, every_kind
 
@@ -338,7 +338,7 @@ def test_texts_in_csv_are_quoted_and_harmless(tmp_path: Path) -> None:
 def test_other_types_of_tensors(tmp_path: Path) -> None:
     """bool, empty and scalar tensors, complex numbers and texts; a strange float keeps all its digits."""
     arrays = {"b": np.array([True, False]), "e": np.zeros((0, 3)), "s": np.array(0.1 + 0.2)}
-    items = [Item("tensor", tag, array, array.dtype.name) for tag, array in arrays.items()]
+    items = [ArrayItem("tensor", tag, array, array.dtype.name) for tag, array in arrays.items()]
     write(tmp_path / "run", [Event.of(1, START, items)])
     export(read_run(tmp_path / "run"), "json", tmp_path / "json")
     found = {
@@ -366,7 +366,7 @@ def test_a_picture_of_another_format_becomes_png(tmp_path: Path) -> None:
 def test_large_tensors_are_written_in_pieces(tmp_path: Path, to: str) -> None:
     """300,000 elements as text take less memory than the list of them would."""
     big = np.arange(300_000, dtype=np.float32)
-    write(tmp_path / "run", [Event.of(step, START, (Item("tensor", "t", big, "float32"),)) for step in (1, 2)])
+    write(tmp_path / "run", [Event.of(step, START, (ArrayItem("tensor", "t", big, "float32"),)) for step in (1, 2)])
     opened = read_run(tmp_path / "run")
     opened.tags()
     del big

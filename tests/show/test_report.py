@@ -16,7 +16,7 @@ import pytest
 from instrument.codec import lifecycle
 from instrument.show import charts
 from instrument.show.cli import main
-from instrument.values import Event, Gap, Histogram, Item
+from instrument.values import Event, Gap, Histogram, MessageItem
 from tests.analyse.files import cpu_window, event_file
 from tests.runs.build import item, write
 from tests.show.runs import EVIL, START, every_kind, lineage, three, training
@@ -108,7 +108,7 @@ def test_names_cannot_add_to_the_page(tmp_path: Path, evil: str) -> None:
     """Names of runs and tags, hyper-parameters, texts and reasons are words in it, whatever they hold."""
     plain, odd = tmp_path / "plain", tmp_path / f"odd{evil}".replace("/", "_")
     for run, name in ((plain, "name"), (odd, evil)):
-        gap = Item("gap", "", lifecycle.encode_gap(Gap(1, 1, 1, name)))
+        gap = MessageItem("gap", "", lifecycle.encode_gap(Gap(1, 1, 1, name)))
         items = [item("histogram", name, 1.0), item("image", name, 9.0), gap]
         write(tmp_path / run, [Event(1, START, items, {name: 1.0, f"{name}/nan": math.nan})])
         lineage(run, name, 0.5, note=name)
@@ -122,7 +122,7 @@ def test_names_cannot_add_to_the_page(tmp_path: Path, evil: str) -> None:
 def test_health_tells_what_is_wrong(tmp_path: Path) -> None:
     """NaN with their first step, gaps, damage, superseded points; and for a sound run that nothing is."""
     run = training(tmp_path / "bad", [1.0, math.nan, math.inf])
-    gap = Item("gap", "", lifecycle.encode_gap(Gap(3, 5, 7, "No space left")))
+    gap = MessageItem("gap", "", lifecycle.encode_gap(Gap(3, 5, 7, "No space left")))
     later = write(run, [Event(3, START + 60, [gap], {"loss/auto": 0.5})], seconds=int(START) + 50)
     later.write_bytes(later.read_bytes() + b"\x01")
     health = Page(section(made(tmp_path, run)[0], "health")).texts

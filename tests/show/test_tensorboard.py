@@ -18,7 +18,7 @@ from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
 from instrument.show.formats import export
 from instrument.show.tensorboard_import import import_runs
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event, MessageItem
 from tests.runs.build import SECONDS, framed, steps, write
 from tests.show.runs import every_kind, lineage
 
@@ -76,7 +76,7 @@ def test_what_has_no_place_is_told(tmp_path: Path) -> None:
     """Landscapes, and all graphs but the last."""
     message = schema.message_class("LossLandscape")().SerializeToString()
     graphs = [schema.message_class("GraphProto")(name=name).SerializeToString() for name in ("a", "b")]
-    items = [Item("landscape", "surface", message), *(Item("graph", "", graph) for graph in graphs)]
+    items = [MessageItem("landscape", "surface", message), *(MessageItem("graph", "", graph) for graph in graphs)]
     write(tmp_path / "run", [Event(1, 5.0, items, {"x": 1.0})])
     written, left_out = export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")
     assert [one.kind for one in written] == ["graph", "scalar"]
@@ -110,7 +110,7 @@ def test_lineage_becomes_hyperparameters_and_metrics(tmp_path: Path) -> None:
 
 def test_a_tag_of_two_kinds_has_two_names(tmp_path: Path) -> None:
     """The scalar keeps it."""
-    values = [Item("tensor", "x", np.ones(2), "float64"), Item("tensor", "x/tensor", np.zeros(2), "float64")]
+    values = [ArrayItem("tensor", "x", np.ones(2), "float64"), ArrayItem("tensor", "x/tensor", np.zeros(2), "float64")]
     write(tmp_path / "run", [Event(1, 5.0, values, {"x": 2.0})])
     written, _ = export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")
     copy = read_run(tmp_path / "out")

@@ -18,24 +18,26 @@ import pytest
 from instrument.codec import event, lineage
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import Event, Gap, Item, Record
+from instrument.values import ArrayItem, Event, Gap, MessageItem, Record, ScalarItem
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def scalar(step: int, value: float | None = None, tag: str = "loss") -> Event:
     """One number; its value is the step where none is given, and its time is that of the call."""
-    return Event.of(step, time.time(), (Item("scalar", tag, float(step if value is None else value)),))
+    return Event.of(step, time.time(), (ScalarItem(tag, float(step if value is None else value)),))
 
 
 def tensor(step: int, elements: int, tag: str = "weight") -> Event:
     """A float32 tensor filled with the step."""
-    return Event.of(step, time.time(), (Item("tensor", tag, np.full(elements, step, np.float32), "float32"),))
+    return Event.of(step, time.time(), (ArrayItem("tensor", tag, np.full(elements, step, np.float32), "float32"),))
 
 
 def custom(step: int, text: str = "x") -> Event:
     """An event for the lineage file."""
-    return Event.of(step, time.time(), (Item("custom_lineage_data", "info", lineage.custom_message({"text": text})),))
+    return Event.of(
+        step, time.time(), (MessageItem("custom_lineage_data", "info", lineage.custom_message({"text": text})),)
+    )
 
 
 def both(step: int) -> Event:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.values import Event
+from instrument.values import ArrayItem, Event, StagedItem
 from instrument.write.pool import PoolSink
 from tests.write.build import scalar, steps, tensor, wait_for_workers_to_end
 from tests.write.conftest import OpenSink
@@ -69,8 +69,11 @@ class Book:
 
     def write_staged(self, event: Event) -> None:
         (item,) = event.items
-        staged: Any = self.sink.stage(item.payload)  # type: ignore[arg-type]
-        self.write(event if staged is None else event._replace(items=[item._replace(payload=staged)]))
+        assert isinstance(item, ArrayItem)
+        staged = self.sink.stage(item.array)
+        if staged is not None:
+            event = event._replace(items=[StagedItem(item.kind, item.tag, staged, item.dtype)])
+        self.write(event)
 
     def check(self, is_sure: bool) -> None:
         """What was answered True is in the file, once and in order; what was answered False is not, if that is sure."""

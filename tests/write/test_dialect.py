@@ -17,7 +17,7 @@ from instrument import Run, read
 from instrument.codec import lineage
 from instrument.eventfile import names
 from instrument.ringfile import commit
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event, MessageItem
 from instrument.write.pool import PoolSink
 from instrument.write.sink import Sink
 from tests.write.build import custom, full_disk, scalar, tensor, wait_until
@@ -42,10 +42,10 @@ def mixed(step: int) -> Event:
     """Something of each kind."""
     ramp = np.arange(12, dtype=np.float32) + step
     items = [
-        Item("tensor", "t", ramp.astype(np.float64).reshape(3, 4) / 3, "float64"),
-        Item("histogram", "h", ramp),
-        Item("image", "p", (ramp / 30).reshape(1, 1, 3, 4)),
-        Item("custom_lineage_data", "info", lineage.custom_message({"lr": 0.5})),
+        ArrayItem("tensor", "t", ramp.astype(np.float64).reshape(3, 4) / 3, "float64"),
+        ArrayItem("histogram", "h", ramp),
+        ArrayItem("image", "p", (ramp / 30).reshape(1, 1, 3, 4)),
+        MessageItem("custom_lineage_data", "info", lineage.custom_message({"lr": 0.5})),
     ]
     return Event(step, 1000.0 + step, items, {"loss": step / 3})
 
@@ -119,7 +119,7 @@ def test_a_record_larger_than_the_ring(sink_at: OpenSink, tmp_path: Path, dialec
     """It passes through in pieces, into all files, with whatever else is in it."""
     array = (np.arange(100_000) % 7).astype(dtype)
     sink = sink_at(1, ring_bytes=64 << 10, dialect=dialect)
-    items = [Item("tensor", "a", array, dtype), Item("tensor", "b", array[:50_000], dtype), *mixed(3).items]
+    items = [ArrayItem("tensor", "a", array, dtype), ArrayItem("tensor", "b", array[:50_000], dtype), *mixed(3).items]
     assert sink.write(Event(3, 5.0, items, {"x": 0.1}))
     assert sink.write(scalar(4, tag="x"))
     sink.close()

@@ -17,7 +17,7 @@ import pytest
 
 from instrument.codec import event, wire
 from instrument.ringfile.commit import Committer
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event, MessageItem
 from instrument.write.limits import item_bound_bytes
 from instrument.write.supervisor import Supervisor
 from tests.write.build import gaps, scalar, steps, tensor
@@ -123,7 +123,7 @@ def test_an_odd_path_of_modules(sink_at: OpenSink, monkeypatch: pytest.MonkeyPat
 )
 def test_no_picture_is_larger_than_its_bound(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
     """Noise, which no compression shrinks, of every proportion."""
-    item = Item("image", "noise", rng.integers(0, 256, shape).astype(np.uint8))
+    item = ArrayItem("image", "noise", rng.integers(0, 256, shape).astype(np.uint8))
     (payload,) = event.encode(Event.of(1, 1.0, (item,)))
     assert wire.size(payload) <= item_bound_bytes(item) + 256
 
@@ -180,7 +180,7 @@ def test_the_last_words_of_a_worker(sink_at: OpenSink, monkeypatch: pytest.Monke
     """What a worker says of the last events, when nobody waits for these any more, is heard."""
     sink = sink_at(1)
     monkeypatch.setattr(sink, "_flush_rings", lambda is_end: None)
-    sink.write(Event(7, 1.0, (Item("no kind", "t", b""),)))
+    sink.write(Event(7, 1.0, (MessageItem("no kind", "t", b""),)))
     sink.close()
     error = sink.take_error()
     assert error is not None

@@ -12,7 +12,7 @@ import pytest
 
 from instrument.ringfile import commit
 from instrument.ringfile.control import State
-from instrument.values import Event, Gap, Item
+from instrument.values import ArrayItem, Event, Gap
 from instrument.write.pool import PoolSink
 from instrument.write.pool_memory import PoolMemory
 from tests.write.build import custom, full_disk, gaps, scalar, steps, tensor, wait_until
@@ -22,7 +22,7 @@ from tests.write.pools import SMALL_RING, messages, ring, stopped
 WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
 needs_pwritev = pytest.mark.skipif(not hasattr(os, "pwritev"), reason="this system has no pwritev to stand in for")
 needs_pool = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no pool")
-UNENCODABLE = Event(5, 1.0, [Item("no kind", "t", np.ones(3))])
+UNENCODABLE = Event(5, 1.0, [ArrayItem("no kind", "t", np.ones(3))])
 
 
 def add_missing(sink: PoolSink, step: int) -> None:

@@ -7,13 +7,12 @@ import select
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
-from instrument.values import Event, Item, Tensor
+from instrument.values import ArrayItem, Event, StagedItem, Tensor
 from tests.write.build import gaps, numbers, records, scalar, steps, tensor, wait_until, workers
 from tests.write.conftest import OpenSink
 from tests.write.pools import SMALL_RING, beside, messages, process, ring, stopped
@@ -37,10 +36,10 @@ def test_arrays_of_any_type_and_shape_can_be_staged(sink_at: OpenSink, rng: np.r
     arrays = [rng.integers(0, 2, shape).astype(name) for name in types for shape in ((), (1,), (3, 5), (1,) * 32)]
     for step, array in enumerate(arrays):
         given = array.copy()
-        payload: Any = sink.stage(given)
+        staged = sink.stage(given)
         given[...] = 1 - array if array.dtype != bool else ~array
-        assert payload is not None
-        assert sink.write(Event(step, 0.0, [Item("tensor", "t", payload, array.dtype.name)]))
+        assert staged is not None
+        assert sink.write(Event(step, 0.0, [StagedItem("tensor", "t", staged, array.dtype.name)]))
     sink.close()
     found = [record.value for record in records(sink.path)]
     assert len(found) == len(arrays)
@@ -201,11 +200,11 @@ def test_large_records_are_what_a_worker_writes(
 ) -> None:
     """Byte for byte, whoever writes them, for tensors of several types, pictures and histograms."""
     items = [
-        Item("tensor", "a", rng.standard_normal(50_000).astype(np.float32), "float32"),
-        Item("tensor", "b", rng.standard_normal((100, 300)), "float64"),
-        Item("tensor", "c", rng.integers(0, 100, (3, 20_000)), "int64"),
-        Item("histogram", "h", rng.standard_normal(100_000)),
-        Item("image", "i", rng.integers(0, 256, (1, 3, 200, 200)).astype(np.uint8), "uint8"),
+        ArrayItem("tensor", "a", rng.standard_normal(50_000).astype(np.float32), "float32"),
+        ArrayItem("tensor", "b", rng.standard_normal((100, 300)), "float64"),
+        ArrayItem("tensor", "c", rng.integers(0, 100, (3, 20_000)), "int64"),
+        ArrayItem("histogram", "h", rng.standard_normal(100_000)),
+        ArrayItem("image", "i", rng.integers(0, 256, (1, 3, 200, 200)).astype(np.uint8), "uint8"),
     ]
     contents = []
     for ring_bytes in (SMALL_RING, 24 << 20):
@@ -240,8 +239,8 @@ def test_a_large_event_that_cannot_be_encoded(sink_at: OpenSink) -> None:
     """It is answered False and counted once, the file says so once, and what comes next is written."""
     sink = sink_at(1, ring_bytes=SMALL_RING)
     bad = [
-        Item("no kind", "t", np.ones(20_000)),
-        Item("tensor", "t", np.ones(20_000, np.complex128), "complex128"),
+        ArrayItem("no kind", "t", np.ones(20_000)),
+        ArrayItem("tensor", "t", np.ones(20_000, np.complex128), "complex128"),
     ]
     assert [sink.write(Event(step, 2.0, [item], {"loss": 1.0})) for step, item in enumerate(bad)] == [False, False]
     assert sink.write(tensor(2, 20_000))

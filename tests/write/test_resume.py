@@ -10,7 +10,7 @@ import pytest
 
 from instrument.eventfile import names
 from instrument.eventfile.writer import EventFileWriter
-from instrument.values import ENDED, FINISHED, End, Event, Item
+from instrument.values import ENDED, FINISHED, ArrayItem, End, Event
 from instrument.write import resume
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
@@ -23,7 +23,7 @@ def record(directory: Path, steps: int = 3, end: End | None = None, **options: o
     target = Target(str(directory), is_start=True, **options)  # type: ignore[arg-type]
     sink = open_sink(target, 0)
     for step in range(steps):
-        item = Item("histogram", "h", __import__("numpy").ones(3, "f4"))
+        item = ArrayItem("histogram", "h", __import__("numpy").ones(3, "f4"))
         sink.write(Event(step, 1.0 + step, [item], {"x": float(step)}))
     sink.close()
     if end is not None:

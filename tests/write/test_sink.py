@@ -19,7 +19,7 @@ import pytest
 
 from instrument.codec import event as event_codec
 from instrument.eventfile.reader import EventFileReader
-from instrument.values import Event, Gap, Item
+from instrument.values import ArrayItem, Event, Gap, ScalarItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Stats, Target
 from tests.write.build import (
@@ -67,7 +67,7 @@ def test_heavy_and_light_events_keep_their_order(sink_at: OpenSink, rng: np.rand
     heavy = np.zeros(100_000)
     weights = rng.integers(0, 8, 150).tolist()
     for step, weight in enumerate(weights):
-        item = Item("histogram", "h", heavy + step) if weight == 0 else Item("scalar", "s", float(step))
+        item = ArrayItem("histogram", "h", heavy + step) if weight == 0 else ScalarItem("s", float(step))
         assert sink.write(Event.of(step, 1.0, (item,)))
     sink.close()
     found = records(sink.path)
@@ -205,9 +205,9 @@ def test_an_event_that_cannot_be_encoded(sink_at: OpenSink, caplog: pytest.LogCa
     """
     sink = sink_at(workers)
     bad = {
-        10: Event(10, 1.0, [Item("no kind", "t", np.ones(3))], {"loss": 10.0}),
-        20: Event(20, 1.0, [Item("tensor", "t", np.array([object()]), "object")], {"loss": 20.0}),
-        30: Event(30, 1.0, [Item("tensor", "t", np.array(["text"]), "str")]),
+        10: Event(10, 1.0, [ArrayItem("no kind", "t", np.ones(3))], {"loss": 10.0}),
+        20: Event(20, 1.0, [ArrayItem("tensor", "t", np.array([object()]), "object")], {"loss": 20.0}),
+        30: Event(30, 1.0, [ArrayItem("tensor", "t", np.array(["text"]), "str")]),
         40: Event(40, 1.0, (), {"loss": 40.0, "t": None}),  # type: ignore[dict-item]
         50: Event(50, 1.0, (), {"loss": 50.0, "\udcff": 1.0}),
     }
@@ -233,7 +233,7 @@ def test_the_first_error_can_be_taken(sink_at: OpenSink, workers: int) -> None:
     sink = sink_at(workers)
     assert sink.take_error() is None
     for step in (1, 2):
-        sink.write(Event.of(step, 1.0, (Item("no kind", "t", np.ones(3)),)))
+        sink.write(Event.of(step, 1.0, (ArrayItem("no kind", "t", np.ones(3)),)))
     sink.flush()
     error = sink.take_error()
     assert error is not None
@@ -523,12 +523,12 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
 WRITE_1000 = """
 import sys
 sys.path.insert(0, sys.argv[3])
-from instrument.values import Event, Item
+from instrument.values import Event, ScalarItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 sink = open_sink(Target(sys.argv[1]), int(sys.argv[2]))
 for step in range(1000):
-    assert sink.write(Event.of(step, 1.0, [Item("scalar", f"tag{index}", float(step)) for index in range(10)]))
+    assert sink.write(Event.of(step, 1.0, [ScalarItem(f"tag{index}", float(step)) for index in range(10)]))
 sink.close()
 """
 

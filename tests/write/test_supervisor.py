@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from instrument import processes
-from instrument.values import Event, Item
+from instrument.values import ArrayItem, Event, Item
 from instrument.write import producer, supervisor
 from instrument.write.factory import open_sink
 from instrument.write.file_sink import FileSink
@@ -108,7 +108,7 @@ sys.meta_path.insert(0, Deadly())
 def deadly_image(monkeypatch: pytest.MonkeyPatch) -> Item:
     """A picture over which a worker dies at once: it ends where it imports what encodes pictures."""
     monkeypatch.setattr(processes, "_BOOTSTRAP", DEADLY + processes._BOOTSTRAP)
-    return Item("image", "i", np.zeros((1, 1, 2, 2), np.uint8), "uint8")
+    return ArrayItem("image", "i", np.zeros((1, 1, 2, 2), np.uint8), "uint8")
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.values import Event, Item
+from instrument.values import Event, Item, MessageItem, SummaryValue, ValueItem
 
 _ROWS = 65536
+#: A number for scalars, a serialised message for graphs.
+PointValue = float | SummaryValue | bytes
 
 
 class Column(NamedTuple):
-    """The points of a series; `value` gives that at an index: a number for scalars, else a finished value.
-
-    It returns None for a value that cannot be had.
-    """
+    """The points of a series; `value` gives that at an index, None for one that cannot be had."""
 
     kind: str
     tag: str
     step: NDArray[np.int64]
     wall_time: NDArray[np.float64]
-    value: Callable[[int], Any]
+    value: Callable[[int], PointValue | None]
 
 
 def events(columns: Sequence[Column]) -> Iterator[Event]:
@@ -69,11 +68,13 @@ class _Group:
         same = step == self._step and (wall_time == self._wall_time or wall_time != wall_time)
         return same and column.tag not in self._scalars
 
-    def add(self, column: Column, value: Any) -> None:
-        if column.kind == "scalar":
+    def add(self, column: Column, value: PointValue) -> None:
+        if isinstance(value, float):
             self._scalars[column.tag] = value
+        elif isinstance(value, bytes):
+            self._items[column.kind, column.tag] = MessageItem(column.kind, column.tag, value)
         else:
-            self._items[column.kind, column.tag] = Item(column.kind, column.tag, value)
+            self._items[column.kind, column.tag] = ValueItem(column.kind, column.tag, value)
 
     def event(self) -> Iterator[Event]:
         if self._scalars or self._items:

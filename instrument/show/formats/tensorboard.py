@@ -21,7 +21,7 @@ from instrument.runs.points import Points, Scalars
 from instrument.runs.starts import Writer
 from instrument.show.formats.interleave import Column, events
 from instrument.show.formats.job import Job, Written, safe_name
-from instrument.values import Event, Graph, Item
+from instrument.values import Event, Graph, MessageItem
 
 _KINDS = ("scalar", "histogram", "image", "tensor", "text")
 
@@ -130,7 +130,7 @@ class _Export:
         if graphs:
             step, wall_time, graph = max(graphs, key=lambda point: (point[1], point[0]))
             assert isinstance(graph, Graph)
-            self._put(1, codec.encode_others(Event(step, wall_time, [Item("graph", "", graph.data)])))
+            self._put(1, codec.encode_others(Event(step, wall_time, [MessageItem("graph", "", graph.data)])))
             self._counts["graph", "", 1] = 1
 
     def _path(self, file: int) -> str:
