@@ -78,6 +78,13 @@ class Consumer:
             export_tensors(event, self._export_directory, self._report)
         return commit.encode(chunk.sequence, event, self.paths, self._report, self.layout)
 
+    def trim(self) -> None:
+        """Cut off what a writer that died left behind the committed lengths; for when nobody else writes.
+
+        A trainer may have made a file, and died in the middle of its first event, since this consumer last looked.
+        """
+        commit.trim(self._read_names(), self._pool.state)
+
     def commit_what_fits(self, state: State, jobs: Sequence[Job], publish: Callable[[State], None]) -> None:
         """Commit one after the other, and lose those for which there is no room."""
         for job in jobs:

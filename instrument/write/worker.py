@@ -32,7 +32,7 @@ import sys
 import time
 
 from instrument.processes import Process
-from instrument.ringfile import commit, locks
+from instrument.ringfile import locks
 from instrument.ringfile.commit import Diagnostic, Job
 from instrument.ringfile.control import State
 from instrument.write.consumer import BATCH_BYTES, Consumer, free_bytes
@@ -53,8 +53,8 @@ _ORPHAN_PATIENCE_SECONDS = 30.0
 _ORPHAN_LOOKS_WHILE_STALLED = 80
 #: How many attempts are skipped while the file system has no room; quotas are not in what it reports.
 _RETRIES_WITHOUT_ROOM = 10
-#: How long a worker whose socket is at its end waits for the end of the trainer's process.
-_TRAINER_EXIT_SECONDS = 0.2
+#: How long a worker waits for a trainer that dies to let the ring go, and how often it asks meanwhile.
+_TRAINER_EXIT_SECONDS, _TRAINER_POLL_SECONDS = 2.0, 0.05
 _NICE = 10
 
 
@@ -92,21 +92,25 @@ class Worker:
         self._consumer.committer.close()
         self._socket.close()
         if all(ring.head == ring.tail for ring in self._pool.rings) and self._is_last():
-            # A predecessor may have died in the middle of a write.
-            commit.trim(self._consumer.paths, self._pool.state)
+            self._consumer.trim()
             if self._config.ring_path:
                 remove(self._config.ring_path, self._memory)
 
     def _is_last(self) -> bool:
-        """Return True if neither the trainer nor another worker is left, and nobody will come."""
+        """Return True if neither the trainer nor another worker is left, and nobody will come.
+
+        A trainer that closes has set `is_over`. It needs no help, and waits for this process. One that dies closes its
+        sockets first and lets the ring go a little later.
+        """
+        deadline = time.monotonic() + (0.0 if self._pool.is_over else _TRAINER_EXIT_SECONDS)
         if not self._has_own_lock:
-            return self._trainer.wait(_TRAINER_EXIT_SECONDS)
-        if locks.acquire_exclusive(self._memory):
-            return True
-        self._trainer.wait(_TRAINER_EXIT_SECONDS)  # its sockets are closed before its files
-        # Of several workers each gives its lock up before it asks again: the last one to do so finds none.
-        locks.release(self._memory)
-        return locks.acquire_exclusive(self._memory)
+            return self._trainer.wait(max(deadline - time.monotonic(), 0.0))
+        while not locks.acquire_exclusive(self._memory):
+            if time.monotonic() >= deadline or self._trainer.wait(_TRAINER_POLL_SECONDS):
+                # Of several workers each gives its lock up before it asks again: the last one to do so finds none.
+                locks.release(self._memory)
+                return locks.acquire_exclusive(self._memory)
+        return True
 
     def _release(self) -> None:
         self._ring.release(self._position)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument import read
 from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
@@ -93,6 +94,28 @@ def test_a_write_that_was_under_way(tmp_path: Path) -> None:
         assert shown(path) == whole
         recover.recover_all(str(run))
         assert contents(run) == whole
+
+
+@pytest.mark.parametrize(("dialect", "role"), [("mindspore", "summary"), ("both", "others"), ("tensorboard", "others")])
+def test_half_a_frame_of_an_event_that_was_never_published(tmp_path: Path, dialect: str, role: str) -> None:
+    """A trainer that writes a large event itself was killed in it: readers do not see it, and recovery cuts it off."""
+    run = tmp_path / "run"
+    run.mkdir()
+    recorder = Recorder(run, dialect)
+    recorder.put(scalar(0), scalar(1))
+    recorder.commit(2)
+    whole = contents(run)
+    path = recorder.kill()
+    del whole[os.path.basename(path)]
+    with open(run / FILES[role], "ab") as file:
+        file.write(os.urandom(5000))
+    assert shown(path) == whole
+    read_back = read(str(run))
+    assert read_back.scalars("loss").step.tolist() == [0, 1]
+    assert read_back.damage == []
+    (result,) = recover.recover_all(str(run))
+    assert (result.events, result.problem) == (0, "")
+    assert contents(run) == whole
 
 
 def test_recovery_that_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
