@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from instrument.marks import span as span
     from instrument.profiler.callbacks import StopAtEpoch as StopAtEpoch
     from instrument.profiler.callbacks import StopAtStep as StopAtStep
-    from instrument.profiler.handlers import tensorboard_trace_handler as tensorboard_trace_handler
     from instrument.profiler.options import AicoreMetrics as AicoreMetrics
     from instrument.profiler.options import ExportType as ExportType
     from instrument.profiler.options import ProfilerActivity as ProfilerActivity
     from instrument.profiler.options import ProfilerLevel as ProfilerLevel
     from instrument.profiler.profiler import Profiler as Profiler
+    from instrument.profiler.profiler import tensorboard_trace_handler as tensorboard_trace_handler
     from instrument.profiler.schedule import ProfilerAction as ProfilerAction
     from instrument.profiler.schedule import schedule as schedule
     from instrument.runs.run import Run as Run
@@ -58,7 +58,7 @@ _HOMES = {
     "ProfilerAction": ("instrument.profiler.schedule", "ProfilerAction"),
     "schedule": ("instrument.profiler.schedule", "schedule"),
     "span": ("instrument.marks", "span"),
-    "tensorboard_trace_handler": ("instrument.profiler.handlers", "tensorboard_trace_handler"),
+    "tensorboard_trace_handler": ("instrument.profiler.profiler", "tensorboard_trace_handler"),
     "ProfilerLevel": ("instrument.profiler.options", "ProfilerLevel"),
     "ProfilerActivity": ("instrument.profiler.options", "ProfilerActivity"),
     "AicoreMetrics": ("instrument.profiler.options", "AicoreMetrics"),

@@ -13,8 +13,8 @@ import logging
 import os
 from collections.abc import Callable
 from importlib import import_module
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import mindspore
 import numpy as np
@@ -24,7 +24,13 @@ from mindspore.communication.management import get_group_size, get_rank
 from instrument._version import SUPPORTED_MINDSPORE
 from instrument.errors import FrameworkError
 
+if TYPE_CHECKING:
+    from mindspore import train
+    from mindspore.dataset.engine.iterators import Iterator as DataIterator
+
 log = logging.getLogger("instrument")
+
+Value = TypeVar("Value")
 
 _SUMMARY_RECORD = "mindspore.train.summary.summary_record"
 _DEBUG_OPS = "mindspore.ops.operations.debug_ops"
@@ -40,6 +46,14 @@ _PRIVATE = {
     "GlobalContext": ("mindspore._c_dataengine",),
     "ITERATORS_LIST": ("mindspore.dataset.engine.iterators",),
 }
+
+
+#: What an operator or a network that fails raises, also while it is compiled: the errors to which MindSpore maps those
+#: of its C++ code, and those of its Python code.
+OPERATOR_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, SyntaxError, TypeError,
+    ValueError,
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- NumPy
@@ -71,8 +85,8 @@ def _prepare_numpy() -> None:
 
 
 @functools.cache
-def _home(name: str) -> Any:
-    """The module that holds a private name."""
+def _home(name: str) -> ModuleType:
+    """Return the module that holds a private name."""
     for module_name in _PRIVATE[name]:
         try:
             module = import_module(module_name)
@@ -87,7 +101,7 @@ def _home(name: str) -> Any:
 
 
 def probe() -> list[str]:
-    """The private names that the installed MindSpore lacks; empty for a supported version."""
+    """Return the private names that the installed MindSpore lacks; none of a supported version."""
     missing = []
     for name in _PRIVATE:
         try:
@@ -100,7 +114,7 @@ def probe() -> list[str]:
 # ---------------------------------------------------------------- summary operators
 
 
-def take_summaries(step: int | None = None) -> list[tuple[str, Any]]:
+def take_summaries(step: int | None = None) -> list[tuple[str, mindspore.Tensor]]:
     """Take what MindSpore holds of its summary operators: (name, tensor), with names like `loss[:Scalar]`.
 
     In PyNative mode a compiled function that is still running is waited for, and on Ascend, where values arrive later
@@ -113,17 +127,18 @@ def take_summaries(step: int | None = None) -> list[tuple[str, Any]]:
     # Compiled graphs leave their values in a dictionary, operators that ran one by one in a list of
     # (operator, name, tensor).
     summaries, eager = _summary_caches()
-    found = []
+    taken = []
     if getattr(summaries, "SUMMARY_TENSOR_CACHE", True):  # mostly it is empty, and a look takes less than the call
-        found += summaries._get_summary_tensor_data().items()
+        taken += summaries._get_summary_tensor_data().items()
     if eager.SUMMARY_TENSOR_CACHE:
-        values, eager.SUMMARY_TENSOR_CACHE = eager.SUMMARY_TENSOR_CACHE, []
-        found += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in values]
-    return found
+        values = eager.SUMMARY_TENSOR_CACHE
+        vars(eager)["SUMMARY_TENSOR_CACHE"] = []
+        taken += [(f"{name}[:{operator.removesuffix('Summary')}]", tensor) for operator, name, tensor in values]
+    return taken
 
 
 @functools.cache
-def _summary_caches() -> tuple[Any, Any]:
+def _summary_caches() -> tuple[ModuleType, ModuleType]:
     return _home("_get_summary_tensor_data"), _home("SUMMARY_TENSOR_CACHE")
 
 
@@ -135,7 +150,7 @@ def _wait_for_ascend(step: int) -> None:
 
 @functools.cache
 def _is_on_ascend() -> bool:
-    """Asked for the first time when a step has run; the device does not change after that."""
+    """Return True on Ascend. Call it when a step has run: the device does not change after that."""
     return bool(context.get_context("device_target") == "Ascend")
 
 
@@ -146,7 +161,7 @@ class Identity(ops.Identity):  # type: ignore[misc]
     summary operator.
     """
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Value) -> Value:
         return value
 
 
@@ -156,7 +171,7 @@ class StopGradient(ops.StopGradient):  # type: ignore[misc]
     Without it MindSpore loses the copy of a parameter, in the graph of a training that has a branch or a loop.
     """
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: Value) -> Value:
         return value
 
 
@@ -166,7 +181,7 @@ _names_made = _names_used = 0
 
 @ops.constexpr(reuse_result=False)  # type: ignore[untyped-decorator]
 def unique_name(name: str, flags: str) -> str:
-    """The name with a mark of its own, made while a graph is compiled.
+    """Return the name with a mark of its own, made while a graph is compiled.
 
     MindSpore keeps one value a name and says nothing of the others; with marks both of two equal names arrive.
     """
@@ -186,8 +201,8 @@ def split_name(marked: str) -> tuple[str, str]:
 # ---------------------------------------------------------------- graphs, devices
 
 
-def model_of(network: Any) -> bytes | None:
-    """The network's graph as a serialised `ModelProto`; None while it is not compiled, as always in PyNative mode."""
+def model_of(network: nn.Cell) -> bytes | None:
+    """Return the network's graph as a serialised `ModelProto`; None until it is compiled, and in PyNative mode."""
     get = getattr(network, "get_func_graph_proto", None)
     if get is None or context.get_context("mode") != context.GRAPH_MODE:
         return None
@@ -195,8 +210,8 @@ def model_of(network: Any) -> bytes | None:
     return model if isinstance(model, bytes) and model else None
 
 
-def optimized_model_of(network: Any) -> bytes | None:
-    """The same after the compiler's passes, the graph that `SummaryRecord(network=...)` asks for."""
+def optimized_model_of(network: nn.Cell | None) -> bytes | None:
+    """Return the same after the compiler's passes, the graph that `SummaryRecord(network=...)` asks for."""
     if network is None or context.get_context("mode") != context.GRAPH_MODE:
         return None
     model = _home("_cell_graph_executor")._cell_graph_executor.get_optimize_graph_proto(network)
@@ -204,7 +219,7 @@ def optimized_model_of(network: Any) -> bytes | None:
 
 
 def rank() -> int | None:
-    """The rank in a training of several processes; None in one of a single process.
+    """Return the rank in a training of several processes; None in one of a single process.
 
     Before communication is set up, what the launcher (msrun, mpirun, a rank table) left in the environment counts.
     """
@@ -219,29 +234,32 @@ def rank() -> int | None:
 
 
 def device_number() -> int:
-    """The rank in a distributed run, else the device's number."""
-    found = rank()
-    return device_id() if found is None else found
+    """Return the rank in a distributed run, else the device's number."""
+    number = rank()
+    return device_id() if number is None else number
 
 
 def device_id() -> int:
-    """The number of the device that this process uses."""
+    """Return the number of the device that this process uses."""
     return int(context.get_context("device_id"))
 
 
 def device_target() -> str:
-    """ "CPU", "Ascend" or "GPU"."""
+    """Return "CPU", "Ascend" or "GPU"."""
     return str(context.get_context("device_target"))
 
 
 def mode() -> str:
-    """ "graph" or "pynative"."""
+    """Return "graph" or "pynative"."""
     return "graph" if context.get_context("mode") == context.GRAPH_MODE else "pynative"
 
 
-def evaluation_of(model: Any) -> tuple[Any, tuple[int, int] | None] | None:
-    """The evaluation network that a `Model` was given, and which of its outputs are prediction and label; None for the
-    latter where a metric takes all outputs. None where the model has none, or made one of its network and loss."""
+def evaluation_of(model: train.Model) -> tuple[nn.Cell, tuple[int, int] | None] | None:
+    """Return the evaluation network that a `Model` was given, and which of its outputs are prediction and label.
+
+    The latter is None where a metric takes all outputs. Return None where the model has no such network, or made one of
+    its network and loss.
+    """
     network = getattr(model, "eval_network", None)
     if network is None or type(network) is nn.WithEvalCell:
         return None
@@ -250,7 +268,7 @@ def evaluation_of(model: Any) -> tuple[Any, tuple[int, int] | None] | None:
 
 
 def version() -> str:
-    """MindSpore's version, such as "2.10.0"."""
+    """Return MindSpore's version, such as "2.10.0"."""
     return str(mindspore.__version__)
 
 
@@ -262,7 +280,7 @@ class DeviceMemory(NamedTuple):
 
 
 def device_memory() -> DeviceMemory | None:
-    """The memory of an accelerator; None on the CPU, of which MindSpore tells nothing.
+    """Return the memory of an accelerator; None on the CPU, of which MindSpore tells nothing.
 
     Call `wait_for_operators` first: MindSpore does so otherwise, and the errors of a training are then raised here.
     """
@@ -280,34 +298,53 @@ def wait_for_operators() -> None:
     _home("_pynative_executor")._pynative_executor.sync()
 
 
-def cpu_profiler() -> Any:
-    """The process's profiler of operators on the CPU.
+class OperatorProfiler(Protocol):
+    """MindSpore's profiler of operators on the CPU, which takes a new directory for each window."""
+
+    def init(self, directory: str) -> None: ...
+    def step_profiling_enable(self, is_enabled: bool) -> None: ...
+    def enable_op_time(self) -> None: ...
+    def enable_profile_memory(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+def cpu_profiler() -> OperatorProfiler:
+    """Return the process's profiler of operators on the CPU.
 
     Its `init(directory)`, `enable_op_time()` and `enable_profile_memory()` begin a window, `stop()` writes its files.
-    It takes a new directory each time, which MindSpore's own classes do not.
     """
-    profiler = _home("Profiler").Profiler.get_instance("CPU")
+    profiler: OperatorProfiler | None = _home("Profiler").Profiler.get_instance("CPU")
     if profiler is None:
         raise FrameworkError(f"MindSpore {mindspore.__version__} was built without its profiler of the CPU.")
     return profiler
 
 
-def data_profiler() -> Any:
-    """The process's profiler of one data pipeline: `init`, `start`, `stop`, `save(directory)`.
+class PipelineProfiler(Protocol):
+    """MindSpore's profiler of one data pipeline."""
+
+    def init(self) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def save(self, directory: str) -> None: ...
+
+
+def data_profiler() -> PipelineProfiler:
+    """Return the process's profiler of one data pipeline.
 
     It takes the first pipeline whose iterator is built after `init`, and must not be started when that is gone: it
     would follow a dangling pointer.
     """
-    return _home("GlobalContext").GlobalContext.profiling_manager()
+    manager: PipelineProfiler = _home("GlobalContext").GlobalContext.profiling_manager()
+    return manager
 
 
-def watch_iterators(before: Callable[[], bool], after: Callable[[Any], None]) -> None:
+def watch_iterators(before: Callable[[], bool], after: Callable[[DataIterator], None]) -> None:
     """Call `before()` ahead of the making of each iterator over a dataset and, where it answers True, `after(it)`."""
     iterator = _home("ITERATORS_LIST").Iterator
     make = iterator.__init__
 
     @functools.wraps(make)
-    def watched(self: Any, *args: Any, **kwargs: Any) -> None:
+    def watched(self: DataIterator, *args: object, **kwargs: object) -> None:
         is_wanted = before()
         make(self, *args, **kwargs)
         if is_wanted:
@@ -316,7 +353,7 @@ def watch_iterators(before: Callable[[], bool], after: Callable[[Any], None]) ->
     iterator.__init__ = watched
 
 
-def is_alive(iterator: Any) -> bool:
+def is_alive(iterator: DataIterator) -> bool:
     """Return True if an iterator still has its pipeline."""
     return getattr(iterator, "_runtime_context", None) is not None
 

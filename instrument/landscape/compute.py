@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from instrument._version import __version__
 from instrument.landscape import samples
-from instrument.landscape.callback_pickle import pickled
 from instrument.landscape.checkpoint_store import CheckpointStore, StoredState
-from instrument.landscape.dispatch import Dispatcher, Evaluator, Rows, Values, evaluate_here
+from instrument.landscape.dispatch import Dispatcher, Evaluator, Rows, Values, evaluate_here, pickled
 from instrument.landscape.forward import Form, Forward
 from instrument.landscape.model_parts import NETWORK_ERRORS, Callback, EvaluationError, Parts
 from instrument.landscape.plane import Plane

@@ -2,31 +2,46 @@
 
 `evaluate` is what an executor is given: the folder of the computation and some points. Whichever process runs it makes
 the network anew from that folder, once, and checks that the loss at the origin is that of the process that began.
+
+A worker does not run the script or the notebook again, so the user's function is pickled with the names of the main
+module that it and its classes refer to. MindSpore compiles a method from its source and looks its names up in the
+module that the method belongs to, so the names are put into the worker's main module.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import logging
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)  # fmt: skip
 from contextlib import contextmanager
-from typing import Any
+from types import CellType, CodeType, FunctionType
 
 import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.framework import OPERATOR_ERRORS
 from instrument.landscape import checkpoint_store
-from instrument.landscape.callback_pickle import unpickled
 from instrument.landscape.forward import Forward
-from instrument.landscape.model_parts import EvaluationError, parts_of
+from instrument.landscape.model_parts import Callback, EvaluationError, parts_of
 from instrument.landscape.plane import Plane
 from instrument.landscape.weights import Tensors
+from instrument.landscape.workers import PICKLE_ERRORS
 
 log = logging.getLogger("instrument")
 
@@ -68,8 +83,8 @@ class Evaluator:
         return self.forward.values()
 
 
-def evaluate(directory: str, points: list[int]) -> tuple[str, Any]:
-    """Return `("rows", values)` (points, 1 + metrics), or `("error", text)` if the network of the folder fails.
+def evaluate(directory: str, points: list[int]) -> Values | str:
+    """Return the values (points, 1 + metrics), or why the network of the folder fails.
 
     Whatever is raised is no fault of the network: a folder that cannot be read, a module that is missing.
     """
@@ -78,12 +93,12 @@ def evaluate(directory: str, points: list[int]) -> tuple[str, Any]:
         try:
             if expected is not None:
                 _check_origin(evaluator, expected)
-            return "rows", np.array([evaluator.at_point(point) for point in points])
+            return np.array([evaluator.at_point(point) for point in points])
         except EvaluationError:
             _close()
             raise
-        except Exception as error:  # noqa: BLE001  the edge: the other process may lack the class of a user's error
-            return "error", f"{type(error).__name__}: {error}"
+        except OPERATOR_ERRORS as error:  # as a text: the other process may lack the class of a user's error
+            return f"{type(error).__name__}: {error}"
 
 
 @contextmanager
@@ -209,7 +224,7 @@ class Dispatcher:
     def _results(self, tasks: list[list[int]]) -> Iterator[tuple[list[int], Values | None]]:
         """Yield each task with its values (points, 1 + metrics), or None if the executor could not do it."""
         waiting = list(reversed(tasks))
-        running: dict[Future[Any], list[int]] = {}
+        running: dict[Future[Values | str], list[int]] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < 2 * self._workers:
@@ -224,7 +239,7 @@ class Dispatcher:
             for future in running:
                 future.cancel()
 
-    def _submit(self, task: list[int], running: dict[Future[Any], list[int]]) -> bool:
+    def _submit(self, task: list[int], running: dict[Future[Values | str], list[int]]) -> bool:
         if self._executor is None:
             return False
         try:
@@ -234,21 +249,104 @@ class Dispatcher:
             return False
         return True
 
-    def _result(self, future: Future[Any]) -> Values | None:
-        try:
-            outcome, value = future.result()
-        except Exception as error:  # noqa: BLE001  the edge: executors of others raise anything
+    def _result(self, future: Future[Values | str]) -> Values | None:
+        error = CancelledError() if future.cancelled() else future.exception()
+        if isinstance(error, Exception):  # whatever another's executor raises
             self._give_up(error)
             return None
-        if outcome == "error":
-            raise EvaluationError(f"The network of callback_fn fails in a worker: {value}")
-        rows: Values = value
-        return rows
+        result = future.result()
+        if isinstance(result, str):
+            raise EvaluationError(f"The network of callback_fn fails in a worker: {result}")
+        return result
 
-    def _give_up(self, error: BaseException) -> None:
+    def _give_up(self, error: Exception) -> None:
         if self._executor is not None:
             log.warning(
                 "The executor fails (%s: %s): the remaining points are computed by this process.", type(error).__name__,
                 error,
             )  # fmt: skip
         self._executor = None
+
+
+# ---------------------------------------------------------------- the user's function, as bytes
+
+_MAIN = "__main__"
+#: Names that were put into this process's main module.
+_added_names: set[str] = set()
+
+
+def pickled(callback: Callback) -> bytes:
+    """Return the function and the names that it needs as bytes.
+
+    Raises:
+        TypeError: it refers to something that cannot be sent.
+    """
+    import dill
+
+    try:
+        data: bytes = dill.dumps((callback, _names(callback)), recurse=True)
+    except PICKLE_ERRORS as error:
+        raise TypeError(
+            f"callback_fn cannot be sent to another process ({type(error).__name__}: {error}). Make network and "
+            "dataset inside of it, or compute in this process."
+        ) from error
+    return data
+
+
+def unpickled(data: bytes) -> Callback:
+    """Return the function, and put the names that it needs into this process's main module."""
+    import dill
+
+    callback, names = dill.loads(data)
+    main = vars(sys.modules[_MAIN])
+    for name, value in names.items():
+        if name in _added_names or name not in main:  # an executor's worker may have had those of an earlier call
+            main[name] = value
+            _added_names.add(name)
+    function: Callback = callback
+    return function
+
+
+def _names(callback: Callback) -> dict[str, object]:
+    """Return the objects of the main module that a function needs, directly or through others, by name."""
+    main = vars(sys.modules[_MAIN])
+    needed: dict[str, object] = {}
+    seen: set[int] = set()  # a method encloses its class
+    waiting: list[object] = [callback]
+    while waiting:
+        value = waiting.pop()
+        is_of_main = getattr(value, "__module__", None) == _MAIN or getattr(value, "__globals__", None) is main
+        if id(value) in seen or not is_of_main:
+            continue
+        seen.add(id(value))
+        waiting += _inside(value)
+        for name in _used(value.__code__) if isinstance(value, FunctionType) else ():
+            if name in main and name not in needed and not name.startswith("__"):
+                needed[name] = main[name]
+                waiting.append(main[name])
+    return needed
+
+
+def _inside(value: object) -> Iterator[object]:
+    """Yield what a function encloses, or the methods and bases of a class."""
+    if isinstance(value, FunctionType):
+        yield from map(_content, value.__closure__ or ())
+    elif isinstance(value, type):
+        yield from value.__bases__
+        for member in vars(value).values():
+            yield inspect.unwrap(getattr(member, "__func__", getattr(member, "fget", None) or member))
+
+
+def _content(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty yet
+        return None
+
+
+def _used(code: CodeType) -> Iterator[str]:
+    """Yield the names that a code object, or one inside it, refers to."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _used(constant)

@@ -28,15 +28,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from instrument import framework
 from instrument.collect.options import LandscapeOptions, check_directory
 from instrument.landscape import model_parts, request, runner, weights
-from instrument.landscape.callback_pickle import pickled
 from instrument.landscape.compute import Options
-from instrument.landscape.dispatch import check_executor
+from instrument.landscape.dispatch import check_executor, pickled
 from instrument.landscape.model_parts import Callback
 from instrument.landscape.progress import Report
 from instrument.landscape.weights import Source
@@ -280,19 +279,9 @@ class SummaryLandscape:
             yield Options(callback, parts, names, source.samples, unfold, executor or pool, progress, directory)
 
 
-@contextmanager
-def _worker_pool(devices: Sequence[Device | None]) -> Iterator[Executor | None]:
-    """Yield an executor with a process for each device, or None if there are no devices."""
-    if not devices:
-        yield None
-        return
-    pool = WorkerPool(devices)
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    pool.shutdown()
+def _worker_pool(devices: Sequence[Device | None]) -> AbstractContextManager[Executor | None]:
+    """Return an executor with a process for each device, or None if there are no devices."""
+    return WorkerPool(devices) if devices else nullcontext()
 
 
 def _check_text(value: object, name: str) -> None:

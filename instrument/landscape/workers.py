@@ -1,13 +1,17 @@
 """Worker processes that evaluate points, as a `concurrent.futures.Executor`: this process's end and the worker's.
 
-A worker is a plain process with this process's `sys.path`, environment and working directory, since it runs the user's
-code: not a fork, which hangs once MindSpore has run, and not multiprocessing's spawn, which runs the user's main module
-again. It is started as the processes that write are (`processes.py`), but not isolated. It has to say that it is a
-worker within `_READY_SECONDS`; a program that does not is no interpreter, or its packages are gone, and the next
-interpreter is tried. When there is none left, the future raises `WorkersUnavailable`.
+Problem. The user's network and dataset are code of a script or a notebook that has used MindSpore, and a landscape
+takes hours: a worker must have the script's packages without running the script, and one that dies must cost little.
 
-Tasks and answers travel over two sockets. A worker ends when the one for tasks does, whatever becomes of this process.
-One that dies is replaced, and its task is done again.
+Strategy. A worker is a plain process with this process's `sys.path`, environment and working directory. It is started
+as the processes that write are (`processes.py`), but not isolated. It has to say that it is a worker within
+`_READY_SECONDS`; a program that does not is no interpreter, or its packages are gone, and the next interpreter is
+tried. When there is none left, the future raises `WorkersUnavailable`. Each thread of the pool has one worker. Tasks
+and answers travel over two sockets. A worker ends when the one for tasks does, whatever becomes of this process. One
+that dies is replaced, and its task is done again.
+
+Rejected: `ProcessPoolExecutor`. Its fork hangs once MindSpore has run, its spawn runs the user's main module again, and
+one worker that dies breaks the whole pool.
 """
 
 from __future__ import annotations
@@ -27,9 +31,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast
 
 from instrument import processes
 from instrument.descriptors import above_streams, socket_pair
@@ -40,7 +45,15 @@ log = logging.getLogger("instrument")
 #: Target, as MindSpore names it, and number.
 Device = tuple[str, int]
 
-_Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+#: A function, its arguments, and those by name.
+_Task = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
+#: What pickling, or unpickling, an object of the user's may raise.
+PICKLE_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError, RuntimeError,
+    TypeError, ValueError, pickle.PickleError,
+)  # fmt: skip
 _LENGTH = struct.Struct("<Q")
 #: A task is given up when so many workers died over it.
 _MOST_TRIES = 3
@@ -77,7 +90,7 @@ class _Died(Exception):
     pass
 
 
-class WorkerPool(Executor):
+class WorkerPool(ThreadPoolExecutor):
     """One worker process for each entry of `devices`: target and number of its device, or None for the default one.
 
     Arguments and results travel as pickles; a function is pickled by its name.
@@ -85,105 +98,82 @@ class WorkerPool(Executor):
 
     def __init__(self, devices: Sequence[Device | None], task_limit_seconds: float = TASK_LIMIT_SECONDS) -> None:
         self._limit = task_limit_seconds
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._closed = self._is_cancelled = False
+        self._left_devices = list(devices)
+        #: The device of a thread and its worker, if it has one.
+        self._of_thread = threading.local()
+        self._is_cancelled = False
         self._interpreters = processes.interpreters()
         self._failure = f"there is no Python interpreter to start; sys.executable is {sys.executable!r}"
-        self._threads = [
-            threading.Thread(target=self._serve, args=(device,), name="instrument-landscape", daemon=True)
-            for device in devices
-        ]
-        self._max_workers = len(self._threads)
-        self.workers: dict[int, Process] = {}
-        for thread in self._threads:
-            thread.start()
+        self.workers: dict[int, _Worker] = {}
+        super().__init__(len(devices), "instrument-landscape", self._begin_thread)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if self._closed:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        task = _Task(fn, args, kwargs)
-        self._tasks.put(task)
-        return task.future
+    def submit(
+        self, fn: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Result]:
+        return cast("Future[Result]", super().submit(self._do, (fn, args, kwargs)))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the workers; the running tasks are finished first unless futures are cancelled."""
-        self._closed = True
         if cancel_futures:
             self._is_cancelled = True
-            while not self._tasks.empty():
-                task = self._tasks.get()
-                if task is not None:
-                    task.future.cancel()
-            for process in list(self.workers.values()):
-                process.kill()
-        for _ in self._threads:
-            self._tasks.put(None)
-        if wait:
-            for thread in self._threads:
-                thread.join()
+            for worker in list(self.workers.values()):
+                worker.process.kill()
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        if wait:  # else they end with this process
+            for worker in list(self.workers.values()):
+                self._end(worker)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown(cancel_futures=kind is not None)
 
     # ------------------------------------------------------------------ the thread of one worker
 
-    def _serve(self, device: Device | None) -> None:
-        worker: _Worker | None = None
-        try:
-            while (task := self._tasks.get()) is not None:
-                if task.tries or task.future.set_running_or_notify_cancel():
-                    worker = self._do(task, worker, device)
-        finally:
-            if worker is not None:
-                worker.end()
-                self.workers.pop(worker.process.pid, None)
+    def _begin_thread(self) -> None:
+        self._of_thread.device = self._left_devices.pop(0)
+        self._of_thread.worker = None
 
-    def _do(self, task: _Task, worker: _Worker | None, device: Device | None) -> _Worker | None:
-        """Have a task done by the worker, or by a new one; return the worker for the next task."""
-        try:
-            if worker is None:
-                worker = self._started(device)
-                self.workers[worker.process.pid] = worker.process
-                if self._is_cancelled:
-                    worker.process.kill()
-            outcome, value = worker.ask((task.function, task.args, task.kwargs), self._limit)
-        except _Died as death:
-            assert worker is not None
-            worker.end()
-            self.workers.pop(worker.process.pid, None)
-            self._again(task, worker.process, str(death))
-            return None
-        except BaseException as error:  # noqa: BLE001  the edge: the future raises it
-            task.future.set_exception(error)
-            return worker
-        if outcome == "value":
-            task.future.set_result(value)
-        else:
-            task.future.set_exception(value)
-        return worker
+    def _do(self, task: _Task) -> object:
+        """Have a task done by the worker of this thread, or by a new one."""
+        for tries in range(1, _MOST_TRIES + 1):
+            worker = self._of_thread.worker or self._started()
+            try:
+                is_result, value = worker.ask(task, self._limit)
+            except _Died as death:
+                self._of_thread.worker = None
+                self._end(worker)
+                if self._is_cancelled or tries == _MOST_TRIES:
+                    raise WorkerLost(f"{tries} workers died over a task; the last one {death}") from None
+                log.warning(
+                    "A worker of the landscape (process %d) %s; its points are computed again.", worker.process.pid,
+                    death,
+                )  # fmt: skip
+                continue
+            if is_result:
+                return value
+            raise value
+        raise AssertionError("the last try raises")
 
-    def _started(self, device: Device | None) -> _Worker:
+    def _started(self) -> _Worker:
         """Start a worker with the first interpreter that becomes one; those that do not are not tried again."""
         for interpreter in list(self._interpreters):
             try:
-                return _start(interpreter, device)
+                worker = _start(interpreter, self._of_thread.device)
             except OSError as error:
                 self._failure = str(error.strerror or error)
                 if interpreter in self._interpreters:
                     self._interpreters.remove(interpreter)
+                continue
+            self._of_thread.worker = self.workers[worker.process.pid] = worker
+            if self._is_cancelled:
+                worker.process.kill()
+            return worker
         raise WorkersUnavailable(self._failure)
 
-    def _again(self, task: _Task, process: Process, reason: str) -> None:
-        task.tries += 1
-        if self._closed or task.tries >= _MOST_TRIES:
-            task.future.set_exception(WorkerLost(f"{task.tries} workers died over a task; the last one {reason}"))
-            return
-        log.warning("A worker of the landscape (process %d) %s; its points are computed again.", process.pid, reason)
-        self._tasks.put(task)
-
-
-class _Task:
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.function, self.args, self.kwargs = function, args, kwargs
-        self.future: Future[Any] = Future()
-        self.tries = 0
+    def _end(self, worker: _Worker) -> None:
+        worker.end()
+        self.workers.pop(worker.process.pid, None)
 
 
 class _Worker:
@@ -204,8 +194,12 @@ class _Worker:
         if self._take(len(_READY), time.monotonic() + _READY_SECONDS) != _READY:
             raise _Died("is another program")
 
-    def ask(self, task: _Work, limit_seconds: float) -> tuple[str, Any]:
-        """Do a task: `("value", result)` or `("error", exception)`. Raises `_Died` if no answer comes."""
+    def ask(self, task: _Task, limit_seconds: float) -> tuple[bool, Any]:
+        """Do a task. Return True and its result, or False and the exception that it raised.
+
+        Raises:
+            _Died: no answer comes.
+        """
         data = pickle.dumps((task, None if self._has_sources else _sources_of_cells()))
         deadline = time.monotonic() + limit_seconds
         try:
@@ -215,7 +209,7 @@ class _Worker:
             raise _Died("ended unexpectedly") from None
         self._has_sources = True
         length = _LENGTH.unpack(self._take(_LENGTH.size, deadline))[0]
-        answer: tuple[str, Any] = pickle.loads(self._take(length, deadline))
+        answer: tuple[bool, Any] = pickle.loads(self._take(length, deadline))
         return answer
 
     def _take(self, count: int, deadline: float) -> bytes:
@@ -279,8 +273,8 @@ def _start(interpreter: str, device: Device | None) -> _Worker:
 
 def _sources_of_cells() -> dict[str, list[str]]:
     """Return the source of code that is in no file, such as a notebook's: MindSpore compiles a network's source."""
-    cache: dict[str, Any] = linecache.cache  # type: ignore[assignment,unused-ignore]
-    return {name: entry[2] for name, entry in cache.items() if len(entry) == 4 and not os.path.exists(name)}
+    entries = [(name, entry) for name, entry in linecache.cache.items() if len(entry) == 4]
+    return {name: entry[2] for name, entry in entries if not os.path.exists(name)}
 
 
 # ---------------------------------------------------------------- in the worker
@@ -330,18 +324,15 @@ def _pin(target: str, number: int) -> None:
         mindspore.set_context(device_id=number)
 
 
-def _answer(task: _Work) -> bytes:
+def _answer(task: _Task) -> bytes:
     function, args, kwargs = task
     try:
-        return pickle.dumps(("value", function(*args, **kwargs)))
-    except Exception as error:  # noqa: BLE001  the edge: it is raised where the result is awaited
-        return _pickled_error(error)
-
-
-def _pickled_error(error: Exception) -> bytes:
+        return pickle.dumps((True, function(*args, **kwargs)))
+    except Exception as raised:  # noqa: BLE001  the edge of a worker: whatever the user's code raises is the future's
+        error = raised
     try:
-        data = pickle.dumps(("error", error))
+        data = pickle.dumps((False, error))
         pickle.loads(data)
-    except Exception:  # noqa: BLE001  errors of others need not be picklable
-        return pickle.dumps(("error", RuntimeError(f"{type(error).__name__}: {error}")))
+    except PICKLE_ERRORS:  # an error of the user's need not be picklable
+        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
     return data

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mindspore.train.callback import Callback
 
@@ -18,10 +18,11 @@ from instrument.profiler.profiler import Profiler, describe
 from instrument.profiler.schedule import check_count
 from instrument.profiler.window import WindowRange
 
+if TYPE_CHECKING:
+    from mindspore.train.callback import RunContext
+
 log = logging.getLogger("instrument")
 
-#: MindSpore's own class, which has no types.
-RunContext = Any
 #: Arguments of `Profiler` that a callback decides itself.
 _OWN = ("schedule", "start_profile")
 

@@ -6,6 +6,7 @@ The enumerations have MindSpore's names and values; MindSpore's own members are 
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import tempfile
@@ -22,8 +23,9 @@ from instrument.suggestions import closest
 log = logging.getLogger("instrument")
 
 Member = TypeVar("Member", bound=Enum)
+Function = TypeVar("Function", bound=Callable[..., object])
 #: Takes the name and the value of an option; returns what is stored, or raises `TypeError` or `ValueError`.
-Check = Callable[[str, Any], Any]
+Check = Callable[[str, object], Any]
 
 
 class ProfilerLevel(Enum):
@@ -107,7 +109,7 @@ class Options:
     max_steps: int | None = None
 
     @classmethod
-    def check(cls, given: Mapping[str, Any]) -> Options:
+    def check(cls, given: Mapping[str, object]) -> Options:
         """Check each option. Raise `TypeError` or `ValueError` for the first that is wrong."""
         return cls(**{name: _CHECKS.get(name, _check_bool)(name, value) for name, value in given.items()})
 
@@ -119,8 +121,12 @@ class Options:
         return {name for name in names if getattr(self, name) != getattr(default, name)}
 
 
-def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], signature: Callable[..., Any]) -> Options:
-    """Make options of the arguments of `signature` and of `outdated`, which only older versions of MindSpore know.
+#: The names of the options.
+OPTIONS = frozenset(option.name for option in fields(Options))
+
+
+def from_arguments(arguments: Mapping[str, object], outdated: Mapping[str, object], profiler: type) -> Options:
+    """Make options of the arguments of the class `profiler`, and of `outdated` ones, which older MindSpore had.
 
     Raises:
         TypeError: an argument that no version knows. The message names the nearest one.
@@ -131,15 +137,15 @@ def from_arguments(arguments: Mapping[str, Any], outdated: Mapping[str, Any], si
         if name == "aicore_metrics":
             given["aic_metrics"] = value
         elif name not in _OUTDATED:
-            raise TypeError(_unknown(name, signature))
+            raise TypeError(_unknown(name, profiler))
     ignored = sorted(outdated.keys() & set(_OUTDATED))
     if ignored:
         _say_once(f"{', '.join(ignored)}: MindSpore gave this up; it has no effect.")
     return Options.check(given)
 
 
-def _unknown(name: str, signature: Callable[..., Any]) -> str:
-    names = [given for given in inspect.signature(signature).parameters if given not in ("self", "outdated")]
+def _unknown(name: str, profiler: type) -> str:
+    names = [given for given in inspect.signature(profiler).parameters if given not in ("self", "outdated")]
     near = closest(name, names)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return f"Profiler got an unknown argument {name!r}{hint} It knows {', '.join(names)}."
@@ -266,27 +272,28 @@ def check_steps(value: object) -> list[int]:
     return [check_count("step_list", number) for number in value]
 
 
-def check_callable(name: str, value: Any) -> Callable[..., Any] | None:
+def check_callable(name: str, value: Function | None) -> Function | None:
+    """Return a function or None; raise `TypeError` for anything else."""
     if value is not None and not callable(value):
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected a function or None.")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 @dataclass
 class Metadata:
     """Facts that the user adds to the windows that are closed from then on."""
 
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
 
-    def add(self, key: Any, value: Any) -> None:
+    def add(self, key: str, value: str) -> None:
+        """Add a text. Raise `TypeError` for anything else."""
         for name, given in (("key", key), ("value", value)):
             if not isinstance(given, str):
                 raise TypeError(f"{name} is {given!r} of type {type(given).__name__}; expected str.")
         self.values[key] = value
 
-    def add_json(self, key: Any, value: Any) -> None:
-        import json
-
+    def add_json(self, key: str, value: str) -> None:
+        """Add what a text holds as JSON. Raise `ValueError` if it is none."""
         self.add(key, value)
         try:
             self.values[key] = json.loads(value)

@@ -21,14 +21,17 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from instrument import framework
 from instrument.profiler.control import ProfilerState, Request
 from instrument.profiler.options import (
+    OPTIONS,
     AicoreMetrics,
     ExportType,
     ProfilerLevel,
@@ -100,13 +103,13 @@ class Profiler:
         output_path: str | os.PathLike[str] = "./data",
         *,
         start_profile: bool = True,
-        activities: Iterable[Any] | None = None,
+        activities: Iterable[Enum | str] | None = None,
         profile_memory: bool = False,
         data_process: bool | None = None,
-        schedule: Callable[[int], Any] | None = None,
+        schedule: Callable[[int], object] | None = None,
         on_trace_ready: Callable[[Profiler], object] | None = None,
-        profiler_level: Any = ProfilerLevel.Level0,
-        aic_metrics: Any = AicoreMetrics.AiCoreNone,
+        profiler_level: Enum | str | None = ProfilerLevel.Level0,
+        aic_metrics: Enum | str | int = AicoreMetrics.AiCoreNone,
         with_stack: bool = False,
         parallel_strategy: bool = False,
         l2_cache: bool = False,
@@ -114,27 +117,19 @@ class Profiler:
         pcie: bool = False,
         sys_io: bool = False,
         sys_interconnection: bool = False,
-        host_sys: Sequence[Any] = (),
+        host_sys: Sequence[Enum | str] = (),
         sync_enable: bool = True,
         data_simplification: bool = True,
         record_shapes: bool = False,
-        export_type: Iterable[Any] | None = (ExportType.Text,),
+        export_type: Iterable[Enum | str] | None = (ExportType.Text,),
         mstx: bool = False,
         mstx_domain_include: Sequence[str] = (),
         mstx_domain_exclude: Sequence[str] = (),
         keep_raw: bool = False,
         max_steps: int | None = None,
-        **outdated: Any,
+        **outdated: object,
     ) -> None:
-        given = {
-            "start_profile": start_profile, "activities": activities, "profile_memory": profile_memory,
-            "data_process": data_process, "profiler_level": profiler_level, "aic_metrics": aic_metrics,
-            "with_stack": with_stack, "parallel_strategy": parallel_strategy, "l2_cache": l2_cache, "hbm_ddr": hbm_ddr,
-            "pcie": pcie, "sys_io": sys_io, "sys_interconnection": sys_interconnection, "host_sys": host_sys,
-            "sync_enable": sync_enable, "data_simplification": data_simplification, "record_shapes": record_shapes,
-            "export_type": export_type, "mstx": mstx, "mstx_domain_include": mstx_domain_include,
-            "mstx_domain_exclude": mstx_domain_exclude, "keep_raw": keep_raw, "max_steps": max_steps,
-        }  # fmt: skip
+        given = {name: value for name, value in locals().items() if name in OPTIONS}
         directory = check_output_directory("output_path", output_path)
         options = from_arguments(given, outdated, Profiler)
         self._schedule = check_callable("schedule", schedule)
@@ -349,3 +344,22 @@ def _steps_of(profile: Profile, steps: Sequence[int] | None) -> Profile:
     if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
         raise ValueError(f"step_list is {list(steps)}; expected consecutive numbers of steps, such as [3, 4, 5].")
     return profile.of_steps(numbers[0], numbers[-1])
+
+
+def tensorboard_trace_handler(
+    dir_name: str | os.PathLike[str], worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[Profiler], None]:
+    """Return an `on_trace_ready` that writes each window's timeline to `dir_name`, as TensorBoard's plugin names it.
+
+    The files are called `<worker>.<nanoseconds>.pt.trace.json`, with `.gz` if asked. `worker_name` is by default the
+    host's name and this process's number.
+    """
+    directory = check_directory("dir_name", dir_name)
+    worker = worker_name or f"{platform.node()}_{os.getpid()}"
+    end = ".pt.trace.json.gz" if use_gzip else ".pt.trace.json"
+
+    def export(profiler: Profiler) -> None:
+        os.makedirs(directory, exist_ok=True)
+        profiler.export_chrome_trace(os.path.join(directory, f"{worker}.{time.time_ns()}{end}"))
+
+    return export

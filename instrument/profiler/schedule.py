@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import SupportsIndex
 
 
 class ProfilerAction(Enum):
@@ -79,10 +79,10 @@ def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, sk
     return Schedule(**{name: check_count(name, value, name == "active") for name, value in given.items()})
 
 
-def check_count(name: str, value: Any, least: int = 0) -> int:
+def check_count(name: str, value: object, least: int = 0) -> int:
     """Return a Python or NumPy integer. Raise `TypeError` for another type or a bool, `ValueError` if too small."""
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
             raise TypeError
         number = operator.index(value)
     except TypeError:

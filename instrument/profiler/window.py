@@ -12,8 +12,8 @@ import platform
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from instrument import framework, marks
 from instrument._version import __version__
 from instrument.profiler.archive import OWN_PREFIX
-from instrument.profiler.backends.base import Backend
+from instrument.profiler.backends import Backend
 
 #: A mark of the host, 40 bytes. Times are nanoseconds since the epoch; the duration is -1 if the mark had not ended;
 #: `number` is that of a step or epoch, else -1; `name` is the index in the list of names beside the marks; `kind` is 0
@@ -64,25 +64,24 @@ class ProfilerWindow:
         self.dropped = 0
         #: What an operator raised that was still running when the window closed.
         self.error: Exception | None = None
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(shutil.rmtree, self.directory, ignore_errors=True)
+            on_failure.callback(marks.close_window)
             self.marks = marks.open_window(settle=framework.wait_for_operators)
             backend.start(self.directory)
-        except BaseException:
-            marks.close_window()
-            shutil.rmtree(self.directory, ignore_errors=True)
-            raise
+            on_failure.pop_all()
         # The data pipeline's times are of the monotonic clock, too: the same moment on both joins them.
         self.start_monotonic_ns = time.monotonic_ns()
         self.start_ns = self.marks.wall_ns(self.start_monotonic_ns)
 
-    def close(self, reason: str, metadata: Mapping[str, Any]) -> str:
+    def close(self, reason: str, metadata: Mapping[str, object]) -> str:
         """Close the window and write its description. `reason` says what cut it short, empty if nothing did.
 
         Return why the window is not complete, empty if it is.
         """
         try:
             framework.wait_for_operators()
-        except Exception as error:  # noqa: BLE001  the user's; raised again when the window is safe
+        except framework.OPERATOR_ERRORS as error:  # raised again when the window is safe
             self.error = error
             reason = reason or f"{type(error).__name__}: {error}"
         finally:
@@ -105,7 +104,7 @@ class ProfilerWindow:
         ran = "no step ran" if first is None else f"steps {first} to {last} ran"
         return f"{ran} of {asked[0]} to {asked[1]}" + (f": {reason}" if reason else "")
 
-    def _write_own(self, stop_ns: int, reason: str, metadata: Mapping[str, Any]) -> None:
+    def _write_own(self, stop_ns: int, reason: str, metadata: Mapping[str, object]) -> None:
         records, names = mark_records(self.marks)
         self.dropped = self.marks.dropped
         described = {

@@ -19,8 +19,8 @@ PACKAGE = ROOT / "instrument"
 _LEVELS = {"warning", "error", "exception", "info", "debug"}
 #: Function -> which argument is the text; of methods by their name alone.
 _TEXT_AT: dict[str, int | None] = {
-    "log.log": 1, ".note": 1, "_say": 1, "Diagnostic": 3, ".warn_once": 1, "_warn_once": 2, "_note": 3, "Damage": 3,
-    "Problem": 1, "losses.add": 0, "self._losses.add": 0, "result.notes.append": 0, "self._reader.add": 2,
+    "log.log": 1, ".note": 1, "_say": 1, "_guarded": 0, "Diagnostic": 3, ".warn_once": 1, "_warn_once": 2, "_note": 3,
+    "Damage": 3, "Problem": 1, "losses.add": 0, "self._losses.add": 0, "result.notes.append": 0, "self._reader.add": 2,
     ".wrong_call": 0, "tell": 0, "job.left_out.append": 0, "self._job.left_out.append": 0, "self.left_out.append": 0,
     "left_out.append": 0, "self._damaged.append": 0, "job.leave_out": 1,
     }  # fmt: skip

@@ -152,7 +152,7 @@ PROFILING: dict[str, Callable[[Path], Any]] = {
     "mode is …; expected 'sync' or 'async'.": lambda folder: Profiler(folder, start_profile=False).analyse(mode="x"),
     "Profiler: a window has been open for … steps and grows on, in memory; stop() closes it, max_steps=N does so by "
     "itself.": _long,
-    "Profiler: on_trace_ready failed; the trace itself is safe in ….": _with_handler,
+    "on_trace_ready failed: …; the trace itself is safe in ….": _with_handler,
 }
 
 

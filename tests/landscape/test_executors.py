@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from instrument import read
-from instrument.landscape import callback_pickle
+from instrument.landscape import dispatch
 from tests.landscape import build
 from tests.landscape.test_landscape import draw, same
 from tests.landscape.test_workers import wait_for
@@ -127,9 +127,9 @@ def test_names_of_a_later_call_replace_those_of_an_earlier_one(monkeypatch: pyte
     main = ModuleType("__main__")
     main.own = "stays"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "__main__", main)
-    monkeypatch.setattr(callback_pickle, "_added_names", set())
+    monkeypatch.setattr(dispatch, "_added_names", set())
     for value in (1, 2):
-        assert callback_pickle.unpickled(dill.dumps((len, {"scale": value, "own": value}))) is len
+        assert dispatch.unpickled(dill.dumps((len, {"scale": value, "own": value}))) is len
         assert (main.scale, main.own) == (value, "stays")  # type: ignore[attr-defined]
 
 

@@ -11,8 +11,7 @@ import pytest
 from instrument.errors import FrameworkError
 from instrument.profiler import backends
 from instrument.profiler.archive import file_kind
-from instrument.profiler.backends.cpu import CpuBackend
-from instrument.profiler.backends.public import AscendBackend, GpuBackend
+from instrument.profiler.backends import AscendBackend, CpuBackend, GpuBackend
 from instrument.profiler.options import AicoreMetrics, Options, ProfilerLevel
 from instrument.profiler.profiler import Profiler
 from tests.conftest import ROOT

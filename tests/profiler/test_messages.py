@@ -11,16 +11,14 @@ from typing import Any
 import mindspore as ms
 import pytest
 
-from instrument import Profiler, framework
+from instrument import framework
 from instrument.codec.trace import CHUNK_BYTES
 from instrument.errors import RecordingError
-from instrument.profiler import recorder
+from instrument.profiler import backends
 from instrument.profiler.archive import archive_files
-from instrument.profiler.backends import cpu
 from instrument.profiler.options import Options
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
-from tests.profiler.fake import FakeBackend
 
 
 class Meddled:
@@ -76,30 +74,12 @@ def test_an_event_file_that_was_changed(tmp_path: Path) -> None:
     assert handed_over(tmp_path / "raw", sink).startswith(f"{sink.path} does not hold what was written to it: ")
 
 
-def test_a_window_that_is_lost_at_the_end(
-    device: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Of the interpreter, which goes on with the others."""
-
-    def fail(*_: Any) -> None:
-        raise OSError("no room")
-
-    profiler = Profiler(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(recorder.Recorder, "ask", fail)
-        recorder._end_all()
-    assert "Profiler: a window is lost: the interpreter ended." in caplog.text
-    profiler.stop()
-
-
 def test_a_mindspore_without_a_profiler_of_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Is told with its version; the public one is used."""
     nothing = SimpleNamespace(Profiler=SimpleNamespace(get_instance=lambda target: None))
     monkeypatch.setattr(framework, "_home", lambda name: nothing)
-    from instrument.profiler import backends
-
     backends.create("CPU", Options())
     words = f"MindSpore {ms.__version__} was built without its profiler of the CPU."
     assert words + " MindSpore's public profiler is used instead." in caplog.text
@@ -114,8 +94,8 @@ def test_no_pipeline_where_one_was_asked_for(
         init=lambda _: None, step_profiling_enable=lambda _: None, enable_op_time=lambda: None, stop=lambda: None
     )
     monkeypatch.setattr(framework, "cpu_profiler", lambda: silent)
-    monkeypatch.setattr(cpu, "PIPELINE", SimpleNamespace(start=lambda *_: None, stop=lambda: False, missed=0))
-    backend = cpu.CpuBackend(Options(data_process=True))
+    monkeypatch.setattr(backends, "PIPELINE", SimpleNamespace(start=lambda *_: None, stop=lambda: False, missed=0))
+    backend = backends.CpuBackend(Options(data_process=True))
     for _ in range(2):
         backend.start(str(tmp_path))
         backend.stop()

@@ -12,7 +12,7 @@ import pytest
 from mindspore.dataset import NumpySlicesDataset
 
 from instrument import framework
-from instrument.profiler.backends.minddata import Pipeline
+from instrument.profiler.minddata import Pipeline
 
 
 class FakeManager:
@@ -175,7 +175,7 @@ def test_before_it_is_armed_there_is_nothing(tmp_path: Path) -> None:
 
 def test_real_pipelines_one_after_the_other(tmp_path: Path) -> None:
     """Many iterators, some gone before, some inside of their window: what lives is recorded, and nothing crashes."""
-    from instrument.profiler.backends.minddata import PIPELINE
+    from instrument.profiler.minddata import PIPELINE
 
     PIPELINE.arm()
     data = NumpySlicesDataset((np.arange(40, dtype=np.float32).reshape(40, 1),), ["x"], shuffle=False).batch(2)
@@ -202,7 +202,7 @@ def test_real_pipelines_one_after_the_other(tmp_path: Path) -> None:
 
 def test_real_pipelines_of_one_window(tmp_path: Path) -> None:
     """A loop that makes an iterator for each epoch: the batches of all epochs are there."""
-    from instrument.profiler.backends.minddata import PIPELINE
+    from instrument.profiler.minddata import PIPELINE
 
     PIPELINE.arm()
     data = NumpySlicesDataset((np.arange(10, dtype=np.float32).reshape(10, 1),), ["x"], shuffle=False).batch(2)

@@ -13,9 +13,13 @@ import logging
 import os
 import threading
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from instrument import framework
+
+if TYPE_CHECKING:
+    from mindspore.dataset.engine.iterators import Iterator
 
 log = logging.getLogger("instrument")
 
@@ -27,8 +31,8 @@ class Pipeline:
     """Records one pipeline at a time, none before `arm`."""
 
     def __init__(self) -> None:
-        self._manager: Any = None
-        self._iterator: weakref.ref[Any] | None = None
+        self._manager: framework.PipelineProfiler | None = None
+        self._iterator: weakref.ref[Iterator] | None = None
         #: A window is open, or opens with the next step: then there is no directory yet.
         self._is_wanted = False
         self._directory = ""
@@ -63,12 +67,12 @@ class Pipeline:
             if self._is_started or self._is_alive:
                 self.missed += self._is_wanted
                 return False
-            return self._attempt(self._manager.init)
+            return self._attempt(lambda manager: manager.init())
 
-    def _after(self, iterator: Any) -> None:
+    def _after(self, iterator: Iterator) -> None:
         with self._lock:
             self._iterator = weakref.ref(iterator)
-            if self._attempt(self._manager.start):
+            if self._attempt(lambda manager: manager.start()):
                 self._is_started = True
                 if not self._is_wanted:
                     self._stop()
@@ -82,7 +86,7 @@ class Pipeline:
             self._is_wanted = self._manager is not None
             self._directory, self._saved, self.missed = directory, 0, 0
             if self._is_wanted and self._is_alive and not self._is_started:
-                self._is_started = self._attempt(self._manager.start)
+                self._is_started = self._attempt(lambda manager: manager.start())
 
     def stop(self) -> bool:
         """Stop: the window closes. Return True if there is a pipeline in its directory."""
@@ -95,19 +99,23 @@ class Pipeline:
     def _stop(self) -> None:
         """End the recording of a pipeline: the first one's files lie in the window's directory, others' below it."""
         self._is_started = False
-        if not self._attempt(self._manager.stop) or not self._directory:
+        if not self._attempt(lambda manager: manager.stop()) or not self._directory:
             return
         folder = os.path.join(self._directory, f"{FOLDER}_{self._saved}") if self._saved else self._directory
-        self._saved += self._attempt(lambda: self._save(folder))
 
-    def _save(self, folder: str) -> None:
-        os.makedirs(folder, exist_ok=True)
-        self._manager.save(folder)
+        def save(manager: framework.PipelineProfiler) -> None:
+            os.makedirs(folder, exist_ok=True)
+            manager.save(folder)
 
-    def _attempt(self, call: Any) -> bool:
+        self._saved += self._attempt(save)
+
+    def _attempt(self, call: Callable[[framework.PipelineProfiler], object]) -> bool:
+        """Return False if a call fails, and log why: a user's data are loaded, whatever becomes of their profile."""
+        if self._manager is None:
+            return False
         try:
-            call()
-        except Exception as error:  # noqa: BLE001  a user's data must be loaded, whatever becomes of its profile
+            call(self._manager)
+        except (*framework.OPERATOR_ERRORS, OSError) as error:
             text = " ".join(line for line in str(error).splitlines() if line and not line.startswith("---"))
             log.error("Profiler: the data pipeline is not recorded: %.300s", text)
             return False
