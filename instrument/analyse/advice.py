@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.analyse import layout, pipeline, stragglers
 from instrument.analyse import steps as step_tables
 from instrument.analyse.executions import is_collective
+from instrument.analyse.table import Table, Value
+from instrument.analyse.tables import ProfileTables
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, SPAN_CALLBACK, PipelineStage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.analyse.table import Table, Value
-    from instrument.analyse.tables import ProfileTables
 
 #: A few operators are worth a look of their own when they take half of the time: then work on the rest gains less.
 FEW_OPERATORS, FEW_PERCENT = 3, 50.0

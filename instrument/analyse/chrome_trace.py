@@ -12,9 +12,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.analyse import timeline_lanes
 from instrument.analyse.timeline_events import (
@@ -28,10 +29,7 @@ from instrument.analyse.timeline_events import (
     timeline_events,
 )
 from instrument.atomic_write import replacing
-from instrument.trace.events import MISSING, Capture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import MISSING, Capture, Integers
 
 _BLOCK_ROWS = 1 << 15
 #: Beyond it the file gets little smaller, and the time several times as long.
@@ -203,9 +201,7 @@ def _named(kind: str, name: str, where: str, place: int) -> list[str]:
     ]
 
 
-def _events(
-    track: Track, where: str, rows: NDArray[np.intp], start_ns: NDArray[np.int64], duration_ns: NDArray[np.int64]
-) -> list[str]:
+def _events(track: Track, where: str, rows: NDArray[np.intp], start_ns: Integers, duration_ns: Integers) -> list[str]:
     texts: Sequence[EventText] = track.texts
     kinds, numbers = track.kind[rows], track.number[rows]
     heads = {kind: f'{{"ph":"X",{texts[kind].head},{where},"ts":' for kind in np.unique(kinds).tolist()}
@@ -214,7 +210,7 @@ def _events(
     return [f'{heads[kind]}{ts},"dur":{dur}{tail}' for kind, ts, dur, tail in zip(*parts, strict=True)]
 
 
-def _tails(texts: Sequence[EventText], kinds: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[str]:
+def _tails(texts: Sequence[EventText], kinds: Integers, numbers: Integers) -> list[str]:
     """Return the text behind each duration: the arguments of the kind and the step, where they are known."""
     cache: dict[tuple[int, int], str] = {}
     tails = []
@@ -228,12 +224,12 @@ def _tails(texts: Sequence[EventText], kinds: NDArray[np.int64], numbers: NDArra
     return tails
 
 
-def _microseconds(times: NDArray[np.int64]) -> list[str]:
+def _microseconds(times: Integers) -> list[str]:
     """Format nanoseconds as the exact text of microseconds."""
     whole, rest = np.divmod(times, 1000)
     return [f"{micro}{_DECIMALS[nano]}" for micro, nano in zip(whole.tolist(), rest.tolist(), strict=True)]
 
 
-def _members(name: str, values: NDArray[np.int64]) -> list[str]:
+def _members(name: str, values: Integers) -> list[str]:
     key = quoted(name)
     return ["" if value == MISSING else f"{key}:{value}" for value in values.tolist()]

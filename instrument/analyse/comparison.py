@@ -11,14 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instrument.analyse.layout import UNLIMITED, Screen, prose
 from instrument.analyse.table import Table
+from instrument.analyse.tables import ProfileTables
 from instrument.trace.events import MISSING
-
-if TYPE_CHECKING:
-    from instrument.analyse.tables import ProfileTables
 
 _NUMBER = re.compile(r"(?:-op|_)\d+$")
 _BASE, _NEW = "base only", "new only"

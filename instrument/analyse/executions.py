@@ -14,15 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.analyse.intervals import far
-from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture, Operator, Problem
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture, Mask, Operator, Problem, Rows
 
 #: Nothing that a device executes lasts eleven days.
 _LONGEST_NS = 10**15
@@ -52,7 +49,7 @@ class CountedExecutions:
     `zero_duration` is how many last 0 ns: they count as executions.
     """
 
-    executions: NDArray[np.void]
+    executions: Rows
     left_out: dict[str, int]
     clipped: int = 0
     clipped_ns: int = 0
@@ -62,7 +59,7 @@ class CountedExecutions:
     far: int = 0
 
     @cached_property
-    def near(self) -> NDArray[np.void]:
+    def near(self) -> Rows:
         """The executions that tell how much time passed: without those that are far away from nearly all others."""
         rows = self.executions
         return rows[~far(rows["start_ns"], rows["start_ns"] + rows["duration_ns"])] if self.far else rows
@@ -115,7 +112,7 @@ def count_executions(capture: Capture) -> CountedExecutions:
     )
 
 
-def _bad(rows: NDArray[np.void], window: tuple[int, int] | None) -> dict[str, NDArray[np.bool_]]:
+def _bad(rows: Rows, window: tuple[int, int] | None) -> dict[str, Mask]:
     start, duration = rows["start_ns"], rows["duration_ns"]
     outside = np.zeros(len(rows), np.bool_)
     if window is not None:
@@ -138,13 +135,13 @@ def window_of(capture: Capture) -> tuple[int, int] | None:
     return (start, stop) if 0 < start < stop else None
 
 
-def _clip_at_window(rows: NDArray[np.void], capture: Capture) -> None:
+def _clip_at_window(rows: Rows, capture: Capture) -> None:
     window = window_of(capture)
     if window is not None:
         rows["duration_ns"] = np.minimum(rows["duration_ns"], window[1] - rows["start_ns"])
 
 
-def _serial_streams(rows: NDArray[np.void], capture: Capture) -> list[NDArray[np.intp]]:
+def _serial_streams(rows: Rows, capture: Capture) -> list[NDArray[np.intp]]:
     """Return the indices of the rows of each stream that runs one task after the other, by start."""
     is_serial = operator_mask(capture, rows, lambda operator: operator.side not in _PARALLEL) & (
         rows["stream"] != MISSING
@@ -155,9 +152,7 @@ def _serial_streams(rows: NDArray[np.void], capture: Capture) -> list[NDArray[np
     return np.split(places, np.flatnonzero(stream[1:] != stream[:-1]) + 1) if len(places) else []
 
 
-def _clip_where_records_were_lost(
-    rows: NDArray[np.void], streams: Sequence[NDArray[np.intp]], lost: NDArray[np.void]
-) -> int:
+def _clip_where_records_were_lost(rows: Rows, streams: Sequence[NDArray[np.intp]], lost: Rows) -> int:
     """Cut executions in whose middle records were lost at the next start of their stream. Return how many these are.
 
     The end that such an execution was given may be that of a later one of its task.
@@ -184,7 +179,7 @@ def _clip_where_records_were_lost(
     return uncertain
 
 
-def _overlapping(rows: NDArray[np.void]) -> int:
+def _overlapping(rows: Rows) -> int:
     """Count the executions of a stream, by start, that reach past the start of another task.
 
     Kernels of one task may run inside each other.
@@ -200,10 +195,10 @@ def _overlapping(rows: NDArray[np.void]) -> int:
     return len(np.unique(latest[(rows["start_ns"][1:] < reach[:-1]) & is_other]))
 
 
-def operator_mask(capture: Capture, rows: NDArray[np.void], accepts: Callable[[Operator], bool]) -> NDArray[np.bool_]:
+def operator_mask(capture: Capture, rows: Rows, accepts: Callable[[Operator], bool]) -> Mask:
     """Return a mask of `rows` (dtype EXECUTION): True where `accepts` is true of the row's operator."""
     is_accepted = np.array([accepts(operator) for operator in capture.operators] + [False], np.bool_)
-    mask: NDArray[np.bool_] = is_accepted[rows["operator"]]
+    mask: Mask = is_accepted[rows["operator"]]
     return mask
 
 

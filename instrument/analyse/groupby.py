@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.trace.events import MISSING
+from instrument.trace.events import MISSING, Integers, Mask
 
 Key = TypeVar("Key", bound=Hashable)
 Element = TypeVar("Element", bound=np.generic)
@@ -19,13 +19,13 @@ Element = TypeVar("Element", bound=np.generic)
 class Sums:
     """One value for each group, 0 for a group without values."""
 
-    count: NDArray[np.int64]
-    total: NDArray[np.int64]
-    min: NDArray[np.int64]
-    max: NDArray[np.int64]
+    count: Integers
+    total: Integers
+    min: Integers
+    max: Integers
 
 
-def aggregate(keys: NDArray[np.int64], values: NDArray[np.int64], groups: int) -> Sums:
+def aggregate(keys: Integers, values: Integers, groups: int) -> Sums:
     """Sum up the values of each key from 0 to `groups` - 1."""
     count = np.bincount(keys, minlength=groups).astype(np.int64)
     total, least, most = (np.zeros(groups, np.int64) for _ in range(3))
@@ -38,14 +38,14 @@ def aggregate(keys: NDArray[np.int64], values: NDArray[np.int64], groups: int) -
     return Sums(count, total, least, most)
 
 
-def factorize(keys: Iterable[Key]) -> tuple[list[Key], NDArray[np.int64]]:
+def factorize(keys: Iterable[Key]) -> tuple[list[Key], Integers]:
     """Return the different keys in the order in which they are first met, and for each key its index among them."""
     indices: dict[Key, int] = {}
     codes = np.array([indices.setdefault(key, len(indices)) for key in keys], np.int64)
     return list(indices), codes
 
 
-def masked(values: NDArray[Element], is_missing: NDArray[np.bool_]) -> NDArray[Element]:
+def masked(values: NDArray[Element], is_missing: Mask) -> NDArray[Element]:
     """Return `values`, masked where `is_missing`, or as a plain array if nothing is."""
     if not is_missing.any():
         return values

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from instrument.analyse.groupby import aggregate, factorize
 from instrument.analyse.table import ColumnData, Table
-from instrument.trace.events import MISSING, SPAN_CALLBACK, SPAN_FRAMEWORK, SPAN_USER, Capture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import MISSING, SPAN_CALLBACK, SPAN_FRAMEWORK, SPAN_USER, Capture, Integers
 
 _KINDS = {SPAN_USER: "span", SPAN_CALLBACK: "callback", SPAN_FRAMEWORK: "framework"}
 _SUMS = "Spans lie inside of each other and run on several threads: their times do not add up."
@@ -42,6 +37,6 @@ def by_name(capture: Capture) -> Table:
     return Table("spans", columns, "Spans of the host", notes).sorted_by("total_ns")
 
 
-def _threads(group: NDArray[np.int64], thread: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+def _threads(group: Integers, thread: Integers, groups: int) -> Integers:
     pairs = np.unique(np.stack([group, thread]), axis=1)
     return np.bincount(pairs[0], minlength=groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +10,7 @@ from instrument.analyse.executions import CountedExecutions, operator_mask
 from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import Union
 from instrument.analyse.table import ColumnData, Table
-from instrument.trace.events import CPU, MISSING, Capture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import CPU, MISSING, Capture, Rows
 
 #: Gaps that the table has, the largest ones.
 MOST_GAPS = 1000
@@ -38,7 +35,7 @@ def by_stream(capture: Capture, counted: CountedExecutions) -> Table:
     return Table("idle_streams", columns, "Busy and idle time", [] if rows else [_NOTHING])
 
 
-def _use(where: str, stream: int, rows: NDArray[np.void]) -> tuple[Any, ...]:
+def _use(where: str, stream: int, rows: Rows) -> tuple[Any, ...]:
     busy = Union.of(rows)
     span = int(busy.end_ns[-1] - busy.start_ns[0]) if len(busy.end_ns) else 0
     idle = span - busy.total_ns
@@ -78,7 +75,7 @@ _GAP = np.dtype(
 )  # fmt: skip
 
 
-def _gaps_of(where: str, stream: int, rows: NDArray[np.void]) -> NDArray[np.void]:
+def _gaps_of(where: str, stream: int, rows: Rows) -> Rows:
     """Find the gaps of one stream, whose executions are by start. A gap begins when all before it have ended."""
     end = rows["start_ns"] + rows["duration_ns"]
     reach = np.maximum.accumulate(end)
@@ -94,7 +91,7 @@ def _gaps_of(where: str, stream: int, rows: NDArray[np.void]) -> NDArray[np.void
     return result
 
 
-def _streams(capture: Capture, counted: CountedExecutions) -> list[tuple[str, int, NDArray[np.void]]]:
+def _streams(capture: Capture, counted: CountedExecutions) -> list[tuple[str, int, Rows]]:
     """Split the executions by stream: "host" or "device", the stream, and its executions by start."""
     rows = counted.near
     is_host = operator_mask(capture, rows, lambda operator: operator.side == CPU)

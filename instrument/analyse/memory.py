@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from instrument.analyse.groupby import mask_missing
 from instrument.analyse.steps import rows_at
 from instrument.analyse.table import Table
-from instrument.trace.events import MISSING, Capture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import MISSING, Capture, Integers
 
 KINDS = ("allocated_bytes", "reserved_bytes", "active_bytes")
 
@@ -54,7 +51,7 @@ def _peak(table: Table, name: str) -> tuple[Any, ...] | None:
     )
 
 
-def _steps(times: NDArray[np.int64], capture: Capture) -> NDArray[np.int64]:
+def _steps(times: Integers, capture: Capture) -> Integers:
     """Return the number of the step that each time lies in."""
     rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
     place = rows_at(times, rows)

@@ -11,22 +11,18 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from instrument.analyse import mindinsight_timeline
 from instrument.analyse.executions import operator_mask
 from instrument.analyse.table import Table
+from instrument.analyse.tables import ProfileTables
 from instrument.analyse.windows import WRITTEN_BY
 from instrument.trace.ascend import TRAINING_TRACE
-from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, Capture
+from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, Capture, Integers
 from instrument.trace.minddata import queued
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.analyse.tables import ProfileTables
 
 FOLDER = "profiler"
 _MS, _US = 10**6, 10**3
@@ -233,7 +229,7 @@ def step_trace(profile: ProfileTables) -> str:
     return _text((*_STEP_COLUMNS, *heading), rows)
 
 
-def _with_mean(values: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+def _with_mean(values: Integers, first: int) -> Integers:
     """Append to `values` the mean of those from `first` on, to the nearest whole number, of two the even one."""
     later = values[first:].tolist()
     return np.append(values, round(Fraction(sum(later), len(later))))

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from instrument.analyse.executions import operator_mask
-from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture
+from instrument.analyse.tables import ProfileTables
+from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture, Rows
 from instrument.trace.operator_map import UNNAMED_TYPES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.analyse.tables import ProfileTables
 
 _AI_CPU_PROCESS, _COMMUNICATION_PROCESS = 9000, 10000
 #: The lane of steps; 100001 is that of scopes, which MindInsight wants with a level of theirs.
@@ -69,13 +65,11 @@ def summary(profile: ProfileTables) -> dict[str, float | int]:
     }
 
 
-def _shown(capture: Capture, rows: NDArray[np.void]) -> NDArray[np.void]:
+def _shown(capture: Capture, rows: Rows) -> Rows:
     return rows[operator_mask(capture, rows, lambda operator: operator.side != CPU)]
 
 
-def _blocks(
-    capture: Capture, rows: NDArray[np.void], steps: NDArray[np.void], reduces: NDArray[np.void], base_ns: int
-) -> Iterator[list[dict[str, Any]]]:
+def _blocks(capture: Capture, rows: Rows, steps: Rows, reduces: Rows, base_ns: int) -> Iterator[list[dict[str, Any]]]:
     names = {capture.device: f"device {capture.device}"}
     names |= {_AI_CPU_PROCESS: "AI CPU", _COMMUNICATION_PROCESS: "communication"}
     yield [

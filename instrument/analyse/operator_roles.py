@@ -7,14 +7,10 @@ update of the weights. In PyNative mode a name has no scope, or nothing but `Def
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.events import Operator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import Integers, Mask, Operator
 
 NO_ROLE, FORWARD, BACKWARD, OPTIMIZER = range(4)
 _GRADIENTS = "Gradients/"
@@ -22,7 +18,7 @@ _OPTIMIZER = "optimizer"
 _NETWORK = "network"
 
 
-def roles(operators: Sequence[Operator]) -> NDArray[np.int64]:
+def roles(operators: Sequence[Operator]) -> Integers:
     """Return the role of each operator.
 
     Where nothing is in a scope `network`, as in a network of the user's own making, all that is in a scope and has no
@@ -35,7 +31,7 @@ def roles(operators: Sequence[Operator]) -> NDArray[np.int64]:
     return result
 
 
-def has_scope(operators: Sequence[Operator]) -> NDArray[np.bool_]:
+def has_scope(operators: Sequence[Operator]) -> Mask:
     """Return a mask of the operators that are in a scope of the network."""
     names = (operator.full_name for operator in operators)
     return np.array([name.startswith(_GRADIENTS) or name.count("/") > 1 for name in names], np.bool_)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +17,8 @@ from instrument.analyse.executions import CountedExecutions
 from instrument.analyse.groupby import aggregate, factorize, masked
 from instrument.analyse.table import ColumnData, Table, Value
 from instrument.errors import InstrumentError
-from instrument.trace.events import CPU, GPU, MISSING, Capture, Operator
+from instrument.trace.events import CPU, GPU, MISSING, Capture, Integers, Operator, Rows
 from instrument.trace.operator_map import UNNAMED_TYPES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Between the shapes of inputs of one operator that met several.
 SHAPES_APART = " | "
@@ -90,7 +87,7 @@ class _Stats:
         else:
             self._sum_executions(counted.executions)
 
-    def _sum_executions(self, rows: NDArray[np.void]) -> None:
+    def _sum_executions(self, rows: Rows) -> None:
         self._used = np.unique(rows["operator"])
         groups = self._groups[rows["operator"]] if len(rows) else np.empty(0, np.int64)
         sums = aggregate(groups, rows["duration_ns"], len(self.keys))
@@ -99,14 +96,14 @@ class _Stats:
         self._in_steps = np.bincount(groups[inside], minlength=len(self.keys))
         self._steps = self._steps_of_sides(rows[inside])
 
-    def _steps_of_sides(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
+    def _steps_of_sides(self, rows: Rows) -> Integers:
         """Count for each group the steps in which anything of its side ran."""
         sides, of_operator = factorize([operator.side for operator in self._capture.operators])
         side = of_operator[rows["operator"]] if len(rows) else np.empty(0, np.int64)
         steps = np.array([len(np.unique(rows["step"][side == place])) for place in range(len(sides))], np.int64)
         return steps[of_operator[self.first]] if self.first else steps
 
-    def _sum_totals(self, rows: NDArray[np.void]) -> None:
+    def _sum_totals(self, rows: Rows) -> None:
         self._used = np.unique(rows["operator"])
         groups = self._groups[rows["operator"]]
         self._count, self._total = (
@@ -132,7 +129,7 @@ class _Stats:
             "per_step": masked(per_step, self._steps == 0),
         }
 
-    def names(self) -> NDArray[np.int64]:
+    def names(self) -> Integers:
         """Count the different operators of each group."""
         _, names = factorize(
             [(operator.full_name or operator.type, operator.side) for operator in self._capture.operators]
@@ -170,7 +167,7 @@ def op_analyse(capture: Capture, counted: CountedExecutions, op_name: str | Sequ
     return json.dumps({**facts, "device_id": str(capture.device)}, ensure_ascii=False)
 
 
-def _by_row(capture: Capture, counted: CountedExecutions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _by_row(capture: Capture, counted: CountedExecutions) -> tuple[Integers, Integers]:
     """Return count and total of each row of `capture.operators`."""
     count = len(capture.operators)
     if not len(capture.executions) and len(capture.totals):
@@ -182,7 +179,7 @@ def _by_row(capture: Capture, counted: CountedExecutions) -> tuple[NDArray[np.in
     return sums.count, sums.total
 
 
-def _facts(capture: Capture, sums: tuple[NDArray[np.int64], NDArray[np.int64]], name: str) -> list[dict[str, Any]]:
+def _facts(capture: Capture, sums: tuple[Integers, Integers], name: str) -> list[dict[str, Any]]:
     counts, totals = sums
     entries: dict[tuple[str, str], list[int]] = {}
     for place, operator in enumerate(capture.operators):

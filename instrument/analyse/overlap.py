@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +10,7 @@ from instrument.analyse.executions import CountedExecutions, communicates, compu
 from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import Union
 from instrument.analyse.table import ColumnData, Table
-from instrument.trace.events import MISSING, Capture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import MISSING, Capture, Integers, Rows
 
 _TIMES = (
     "computing_ns", "communication_ns", "overlapped_ns", "communication_not_overlapped_ns", "free_ns",
@@ -86,8 +82,8 @@ def _only_communicating(
     capture: Capture,
     counted: CountedExecutions,
     numbers: Sequence[int | None],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
+    start: Integers,
+    end: Integers,
 ) -> list[int]:
     """Return how long each step communicated and did nothing else."""
     if len(capture.overlap):
@@ -104,7 +100,7 @@ def _only_communicating(
     return times_ns
 
 
-def _communication(capture: Capture, counted: CountedExecutions) -> NDArray[np.void]:
+def _communication(capture: Capture, counted: CountedExecutions) -> Rows:
     """Return the communication between devices, as executions or as the device marks it."""
     rows = counted.near
     chosen = rows[operator_mask(capture, rows, communicates)]
@@ -121,7 +117,7 @@ def _computed(capture: Capture, computing: Union, communication: Union) -> Table
     return Table("overlap", columns, "Computing and communication")
 
 
-def _ranges(capture: Capture, either: Union) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _ranges(capture: Capture, either: Union) -> tuple[Integers, Integers, Integers]:
     """Return number, start and end of the steps, or without any, of all that ran."""
     steps = capture.steps[
         (capture.steps["start_ns"] != MISSING) & (capture.steps["end_ns"] > capture.steps["start_ns"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +16,8 @@ from instrument.analyse.executions import window_of
 from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import far
 from instrument.analyse.table import NOT_AVAILABLE, ColumnData, Table
-from instrument.trace.events import MISSING, Capture, PipelineStage
+from instrument.trace.events import MISSING, Capture, PipelineStage, Rows
 from instrument.trace.minddata import queued
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NOT_INPUT_BOUND, SOMEWHAT, INPUT_BOUND = "not input-bound", "somewhat input-bound", "input-bound"
 #: From which share of the time spent on waiting a training is called so: where TensorFlow's profiler draws its lines.
@@ -144,7 +140,7 @@ def queues(capture: Capture) -> Table:
     return Table("data_queues", columns, "Queues of data", [] if rows else [_NOTHING])
 
 
-def _sizes(rows: NDArray[np.void]) -> tuple[int, int, int | None, float | None]:
+def _sizes(rows: Rows) -> tuple[int, int, int | None, float | None]:
     sampled = rows[rows["queue_size"] != MISSING]
     empty = int((sampled["queue_size"] == 0).sum())
     full = None
@@ -153,7 +149,7 @@ def _sizes(rows: NDArray[np.void]) -> tuple[int, int, int | None, float | None]:
     return len(sampled), empty, full, 100 * empty / len(sampled) if len(sampled) else None
 
 
-def _mean_ns(rows: NDArray[np.void], column: str) -> float | None:
+def _mean_ns(rows: Rows, column: str) -> float | None:
     times = rows[column][rows[column] >= 0]
     return float(times.mean()) if len(times) else None
 

@@ -6,7 +6,6 @@ import html as escaping
 import os
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +13,8 @@ from instrument.analyse import advice, chrome_trace, layout, steps, stragglers, 
 from instrument.analyse.executions import window_of
 from instrument.analyse.layout import UNLIMITED, Screen
 from instrument.analyse.table import Table
+from instrument.analyse.tables import ProfileTables
 from instrument.wording import quoted_list, ranges
-
-if TYPE_CHECKING:
-    from instrument.analyse.tables import ProfileTables
 
 #: Rows of a table in the report; all of them are in the table itself.
 _ROWS = 10

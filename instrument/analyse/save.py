@@ -7,15 +7,13 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instrument._version import __version__
 from instrument.analyse import advice, mindinsight, report, stragglers
 from instrument.analyse.table import Table
+from instrument.analyse.tables import ProfileTables
 from instrument.atomic_write import replacing
-
-if TYPE_CHECKING:
-    from instrument.analyse.tables import ProfileTables
 
 _IDENTITY = "window.json"
 _TABLES = (

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.analyse import operator_roles
 from instrument.analyse.executions import CountedExecutions, communicates, operator_mask, window_of
@@ -23,10 +24,7 @@ from instrument.analyse.groupby import aggregate, mask_missing, masked
 from instrument.analyse.intervals import Union
 from instrument.analyse.table import ColumnData, Table
 from instrument.trace.assembly import EXECUTIONS
-from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture, Integers, Mask, Rows
 
 PARTS = ("iteration_interval_ns", "fp_and_bp_ns", "tail_ns")
 _NO_SCOPES = (
@@ -96,7 +94,7 @@ def _on_the_rest(capture: Capture, counted: CountedExecutions, in_steps: int) ->
 class _Points:
     """Steps with the points that are known, and why others are not."""
 
-    rows: NDArray[np.void]
+    rows: Rows
     notes: list[str]
     #: Whether the points are marks of the device.
     is_of_device: bool = False
@@ -127,7 +125,7 @@ def _whole_window(capture: Capture, counted: CountedExecutions) -> _Points:
     return _Points(rows, notes)
 
 
-def _by_scopes(rows: NDArray[np.void], capture: Capture, counted: CountedExecutions) -> _Points:
+def _by_scopes(rows: Rows, capture: Capture, counted: CountedExecutions) -> _Points:
     rows, notes = _inside(rows.copy(), capture)
     executions = counted.executions
     row = rows_at(executions["start_ns"], rows)
@@ -147,7 +145,7 @@ def _by_scopes(rows: NDArray[np.void], capture: Capture, counted: CountedExecuti
     return _Points(rows, notes)
 
 
-def _inside(rows: NDArray[np.void], capture: Capture) -> tuple[NDArray[np.void], list[str]]:
+def _inside(rows: Rows, capture: Capture) -> tuple[Rows, list[str]]:
     """Cut steps at the moment when the window opened: what is before it holds the opening of the window, too."""
     window = window_of(capture)
     if window is None:
@@ -165,12 +163,12 @@ def _inside(rows: NDArray[np.void], capture: Capture) -> tuple[NDArray[np.void],
 class _Extent:
     """When the operators of one role started first and ended last in each step, `MISSING` where there is none."""
 
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    is_there: NDArray[np.bool_]
+    first: Integers
+    last: Integers
+    is_there: Mask
 
 
-def _extent(executions: NDArray[np.void], row: NDArray[np.int64], is_of_role: NDArray[np.bool_], steps: int) -> _Extent:
+def _extent(executions: Rows, row: Integers, is_of_role: Mask, steps: int) -> _Extent:
     mine = is_of_role & (row >= 0)
     start = executions["start_ns"][mine]
     end = start + executions["duration_ns"][mine]
@@ -192,7 +190,7 @@ def _notes_on_scopes(forward: _Extent, backward: _Extent, update: _Extent) -> li
     return notes
 
 
-def rows_at(times: NDArray[np.int64], rows: NDArray[np.void]) -> NDArray[np.int64]:
+def rows_at(times: Integers, rows: Rows) -> Integers:
     """Return the row of the step (dtype STEP, by start) that each time lies in, -1 if it is in none."""
     if not len(rows):
         return np.full(len(times), MISSING, np.int64)
@@ -234,7 +232,7 @@ def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     return masked(np.where(has_total, end - start, 0), ~has_total), parts
 
 
-def _beside_damage(start: NDArray[np.int64], end: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _beside_damage(start: Integers, end: Integers, is_bad: Mask) -> Mask:
     """Return the steps whose start or end is the moment that turns a neighbour's length around.
 
     A step starts where the one before it ended. Of a step without a length either its start is too late, or its end too
@@ -253,7 +251,7 @@ def _beside_damage(start: NDArray[np.int64], end: NDArray[np.int64], is_bad: NDA
     return doubtful
 
 
-def _on_long_steps(numbers: NDArray[np.int64], total_ns: NDArray[np.int64]) -> Iterator[str]:
+def _on_long_steps(numbers: Integers, total_ns: Integers) -> Iterator[str]:
     """Name steps that last so long that a time may be damaged. The first one warms up and may take its time."""
     later = total_ns[1:][total_ns[1:] > 0]
     if len(later) < _FEWEST_STEPS:
@@ -266,16 +264,14 @@ def _on_long_steps(numbers: NDArray[np.int64], total_ns: NDArray[np.int64]) -> I
         )
 
 
-def _count(notes: list[str], concerned: NDArray[np.bool_], text: str) -> None:
+def _count(notes: list[str], concerned: Mask, text: str) -> None:
     """Add a note with the number of steps or executions that are concerned, if there are any."""
     count = int(concerned.sum())
     if count:
         notes.append(f"{count} of {len(concerned)} {text}.")
 
 
-def _communication(
-    capture: Capture, counted: CountedExecutions, rows: NDArray[np.void], notes: list[str]
-) -> NDArray[Any]:
+def _communication(capture: Capture, counted: CountedExecutions, rows: Rows, notes: list[str]) -> NDArray[Any]:
     """Return how long any communication was running in each step."""
     communication = capture.reduces[capture.reduces["duration_ns"] >= 0]
     if not len(communication):
@@ -288,7 +284,7 @@ def _communication(
     return masked(np.where(is_known, running.within(rows["start_ns"], rows["end_ns"]), 0), ~is_known)
 
 
-def _operators_of(counted: CountedExecutions, rows: NDArray[np.void]) -> NDArray[np.int64]:
+def _operators_of(counted: CountedExecutions, rows: Rows) -> Integers:
     row = rows_at(counted.executions["start_ns"], rows)
     numbers, places = np.unique(rows["step"], return_index=True)
     if len(numbers) == len(rows) and len(rows) and numbers[0] != MISSING:  # the source may know better than the time
@@ -330,7 +326,7 @@ def explained(parts: Table) -> Table:
     return Table(shown.name, shown.columns, shown.caption, [*shown.notes, *(_MEANINGS if is_whole else ())])
 
 
-def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:
+def _whole(table: Table) -> tuple[Mask, list[str]]:
     """Choose the steps that are averaged. A note counts the others."""
     is_whole = ~np.logical_or.reduce([np.ma.getmaskarray(table[name]) for name in ("total_ns", *PARTS)])
     without = len(is_whole) - int(is_whole.sum())
@@ -339,7 +335,7 @@ def _whole(table: Table) -> tuple[NDArray[np.bool_], list[str]]:
     return is_whole, [f"{without} of {len(is_whole)} steps are not averaged: not all of their parts are known."]
 
 
-def _average(column: NDArray[Any], is_whole: NDArray[np.bool_]) -> tuple[float | None, ...]:
+def _average(column: NDArray[Any], is_whole: Mask) -> tuple[float | None, ...]:
     """Return mean, median, least, most, and mean without the first row."""
     values, later = (
         np.ma.compressed(np.ma.asarray(column[part][is_whole[part]])) for part in (slice(0, None), slice(1, None))

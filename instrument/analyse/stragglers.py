@@ -8,15 +8,13 @@ clocks of several hosts differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from instrument.analyse.table import ColumnData, Table
+from instrument.analyse.tables import ProfileTables
 from instrument.trace.events import MISSING
-
-if TYPE_CHECKING:
-    from instrument.analyse.tables import ProfileTables
 
 
 class Straggler(NamedTuple):

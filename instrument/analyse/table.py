@@ -13,14 +13,12 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.analyse import layout
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Value = str | int | float | bool | None
 #: The values of a column, masked where they are not known.

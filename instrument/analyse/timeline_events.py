@@ -9,9 +9,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.analyse import timeline_lanes
 from instrument.analyse.executions import count_executions
@@ -25,10 +26,10 @@ from instrument.trace.events import (
     SPAN_STEP,
     SPAN_USER,
     Capture,
+    Integers,
+    Mask,
+    Rows,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _TARGETS = {"cpu": "CPU", "ascend": "Ascend", "gpu": "GPU"}
 _CATEGORIES = {
@@ -66,11 +67,11 @@ class Track:
     process: str
     name: str
     nests: bool
-    start_ns: NDArray[np.int64]
-    duration_ns: NDArray[np.int64]
-    kind: NDArray[np.int64]
+    start_ns: Integers
+    duration_ns: Integers
+    kind: Integers
     texts: Sequence[EventText]
-    number: NDArray[np.int64]
+    number: Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +80,8 @@ class CounterTrack:
 
     process: str
     name: str
-    time_ns: NDArray[np.int64]
-    columns: dict[str, NDArray[np.int64]]
+    time_ns: Integers
+    columns: dict[str, Integers]
 
 
 @dataclass
@@ -96,7 +97,7 @@ class TimelineEvents:
         names = [track.process for track in self.tracks] + [counter.process for counter in self.counters]
         return list(dict.fromkeys(names))
 
-    def times(self) -> Iterator[NDArray[np.int64]]:
+    def times(self) -> Iterator[Integers]:
         yield from (track.start_ns for track in self.tracks)
         yield from (counter.time_ns for counter in self.counters)
 
@@ -143,7 +144,7 @@ class _Builder:
         self._device = f"{_TARGETS.get(capture.target, capture.target)} {capture.device}"
         self._host = self._device if capture.target == "cpu" else f"host of {self._device}"
 
-    def _usable(self, rows: NDArray[np.void], may_be_open: bool = False) -> NDArray[np.void]:
+    def _usable(self, rows: Rows, may_be_open: bool = False) -> Rows:
         """Return the rows with a time and an end. The others are counted."""
         start, duration = rows["start_ns"], rows["duration_ns"]
         is_open = duration == MISSING
@@ -156,11 +157,11 @@ class _Builder:
 
     def _add(
         self,
-        rows: NDArray[np.void],
+        rows: Rows,
         texts: Sequence[EventText],
         kind: NDArray[Any],
         lane: tuple[str, str, bool],
-        number: NDArray[np.int64] | None = None,
+        number: Integers | None = None,
     ) -> None:
         if len(rows):
             process, name, nests = lane
@@ -183,9 +184,7 @@ class _Builder:
                 texts, kind = self._texts_of_spans(rows[chosen], is_open[chosen])
                 self._add(rows[chosen], texts, kind, (self._host, f"{source}, thread {thread}", True))
 
-    def _texts_of_spans(
-        self, rows: NDArray[np.void], is_open: NDArray[np.bool_]
-    ) -> tuple[list[EventText], NDArray[np.int64]]:
+    def _texts_of_spans(self, rows: Rows, is_open: Mask) -> tuple[list[EventText], Integers]:
         number = np.where(np.isin(rows["kind"], (SPAN_STEP, SPAN_EPOCH)), rows["number"], MISSING)
         keys = np.stack([rows["name"], rows["kind"], number, is_open], axis=1).astype(np.int64)
         unique, kind = np.unique(keys, axis=0, return_inverse=True)
@@ -219,7 +218,7 @@ class _Builder:
         for number in range(int(lane.max(initial=-1)) + 1):
             self._steps(steps[lane == number], f"steps ({number + 1})" if number else "steps")
 
-    def _steps(self, steps: NDArray[np.void], name: str) -> None:
+    def _steps(self, steps: Rows, name: str) -> None:
         """Add steps that follow each other. A step and its parts share a lane, where parts of others would fit, too."""
         parts = [part for step in steps.tolist() for part in _parts_of_step(*step)]
         rows = np.array([(start, end - start) for _, start, end in parts], [("start_ns", "i8"), ("duration_ns", "i8")])
@@ -293,14 +292,14 @@ class _Builder:
         self.events.left_out[_ZERO] += len(memory) - len(usable)
         self._count(self._device, "memory", usable, _COUNTED)
 
-    def _count(self, process: str, name: str, rows: NDArray[np.void], columns: Sequence[str]) -> None:
+    def _count(self, process: str, name: str, rows: Rows, columns: Sequence[str]) -> None:
         rows = rows[np.argsort(rows["time_ns"], kind="stable")]
         values = {column: rows[column] for column in columns if (rows[column] != MISSING).any()}
         if values:
             self.events.counters.append(CounterTrack(process, name, rows["time_ns"], values))
 
 
-def with_parts(capture: Capture) -> NDArray[np.void]:
+def with_parts(capture: Capture) -> Rows:
     """Return the steps by start, with parts by the scopes of operators if the trace marks none."""
     rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
     if not len(rows) or (rows["fp_start_ns"] != MISSING).any() or (rows["bp_end_ns"] != MISSING).any():
@@ -312,7 +311,7 @@ def with_parts(capture: Capture) -> NDArray[np.void]:
     return rows
 
 
-def _by(rows: NDArray[np.void], column: str) -> Iterator[tuple[int, NDArray[np.void]]]:
+def _by(rows: Rows, column: str) -> Iterator[tuple[int, Rows]]:
     """Yield the rows for each value of a column, in order."""
     for value in np.unique(rows[column]).tolist():
         yield value, rows[rows[column] == value]

@@ -6,12 +6,10 @@ viewers and becomes its child in others. So it goes to a further lane.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import Integers, Mask
 
 #: More lanes of one stream nobody reads, and each costs a look at every event that overlaps others.
 MOST_LANES = 32
@@ -19,12 +17,12 @@ MOST_LANES = 32
 NO_LANE = -1
 
 
-def order(start_ns: NDArray[np.int64], duration_ns: NDArray[np.int64], nests: bool) -> NDArray[np.intp]:
+def order(start_ns: Integers, duration_ns: Integers, nests: bool) -> NDArray[np.intp]:
     """Return the order for `assign`: by start. Of equal starts the shortest first, or if events nest, the longest."""
     return np.lexsort((-duration_ns if nests else duration_ns, start_ns))
 
 
-def assign(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], nests: bool) -> NDArray[np.int64]:
+def assign(start_ns: Integers, end_ns: Integers, nests: bool) -> Integers:
     """Return the lane of each event, from 0, `NO_LANE` for what has more than `MOST_LANES` others beside it.
 
     Events are given in `order`. Where they nest, one that lies within another stays in its lane.
@@ -36,7 +34,7 @@ def assign(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], nests: bool) 
     return lanes
 
 
-def _alone(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _alone(start_ns: Integers, end_ns: Integers) -> Mask:
     """Return a mask of the events that begin after all before them have ended, and end before the next begins."""
     reach = np.maximum.accumulate(end_ns)
     alone = np.ones(len(start_ns), np.bool_)

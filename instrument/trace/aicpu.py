@@ -9,18 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.events import MISSING
+from instrument.trace.events import MISSING, Rows
 from instrument.trace.records import UNKNOWN_MESSAGES, integer, is_binary, messages, with_magic
-from instrument.trace.text import Index
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer, Losses
+from instrument.trace.text import Buffer, Index, Losses
 
 #: One task. `operator` is its row in `AiCpu.names`, or `MISSING`. Times in us and in cycles of the device's counter;
 #: a run is the operator's own, "before" and "after" are the task's around it. What the form lacks is `MISSING`.
@@ -71,7 +65,7 @@ _THREAD_FIELDS = (
 class AiCpu:
     """`tasks` (dtype TASK) in file order, and the full names that their `operator` indexes."""
 
-    tasks: NDArray[np.void]
+    tasks: Rows
     names: Sequence[str]
 
 
@@ -99,7 +93,7 @@ def text(data: Buffer, losses: Losses) -> AiCpu:
     return AiCpu(tasks, names.names)
 
 
-def binary(data: Buffer, losses: Losses) -> NDArray[np.void]:
+def binary(data: Buffer, losses: Losses) -> Rows:
     """A file of records as tasks (dtype TASK), which are named by their stream and task elsewhere."""
     found = with_magic(data, RECORD, losses)
     is_run = (found["run_start_cycles"] > 0) & (found["run_end_cycles"] > 0)

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from instrument.trace import aicpu, ascend_executions, clocks, hwts, queues, training_trace, ts_track
 from instrument.trace import framework_desc as framework
-from instrument.trace.events import BATCH, FETCH, LOST, MISSING, REDUCE, STEP, Capture, Problem
+from instrument.trace.clocks import Clock
+from instrument.trace.events import BATCH, FETCH, LOST, MISSING, REDUCE, STEP, Capture, Integers, Problem, Rows
 from instrument.trace.kinds import ascend_kind_of
 from instrument.trace.operator_map import OperatorMap
 from instrument.trace.records import Chunks, joined
 from instrument.trace.step_points import StepTrace
 from instrument.trace.text import Buffer, Index, Losses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.clocks import Clock
 
 T = TypeVar("T")
 
@@ -160,7 +156,7 @@ def _step_trace(reader: _Reader, operators: OperatorMap, metadata: dict[str, obj
     return old if len(old.steps) else new
 
 
-def _steps(trace: StepTrace, clock: Clock) -> NDArray[np.void]:
+def _steps(trace: StepTrace, clock: Clock) -> Rows:
     """Steps (dtype STEP), numbered as the device does where it has one model and counts on, else from 1."""
     found = trace.steps
     steps = np.empty(len(found), STEP)
@@ -174,7 +170,7 @@ def _steps(trace: StepTrace, clock: Clock) -> NDArray[np.void]:
     return steps
 
 
-def _step_at(times_ns: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np.int64]:
+def _step_at(times_ns: Integers, steps: Rows) -> Integers:
     """The step that each time lies in; `MISSING` outside of all."""
     steps = steps[(steps["start_ns"] != MISSING) & (steps["end_ns"] != MISSING)]
     if not len(steps):
@@ -188,9 +184,9 @@ def _step_at(times_ns: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np
 class _Ran(NamedTuple):
     """Executions by start, what the AI CPUs' file tells beside them (AI_CPU_TASK), where records were lost (LOST)."""
 
-    executions: NDArray[np.void]
-    ai_cpu: NDArray[np.void]
-    lost: NDArray[np.void]
+    executions: Rows
+    ai_cpu: Rows
+    lost: Rows
 
 
 def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> _Ran:
@@ -206,19 +202,17 @@ def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> _Ran:
     return _Ran(_in_time_order(both), _in_time_order(told), lost)
 
 
-def _ns(clock: Clock, cycles: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ns(clock: Clock, cycles: Integers) -> Integers:
     """Return counters as times, `MISSING` for those that are none."""
     return clock.ns(np.where(clock.holds(cycles), cycles, MISSING))
 
 
-def _in_time_order(found: NDArray[np.void]) -> NDArray[np.void]:
+def _in_time_order(found: Rows) -> Rows:
     start = found["start_ns"]
     return found if np.all(start[:-1] <= start[1:]) else found[np.argsort(start, kind="stable")]
 
 
-def _reduces(
-    trace: StepTrace, steps: NDArray[np.void], clock: Clock, name_of: Callable[[np.void], int]
-) -> NDArray[np.void]:
+def _reduces(trace: StepTrace, steps: Rows, clock: Clock, name_of: Callable[[np.void], int]) -> Rows:
     pairs = trace.reduces
     reduces = np.empty(len(pairs), REDUCE)
     _place(reduces, pairs, steps, clock)
@@ -226,7 +220,7 @@ def _reduces(
     return reduces
 
 
-def _place(found: NDArray[np.void], pairs: NDArray[np.void], steps: NDArray[np.void], clock: Clock) -> None:
+def _place(found: Rows, pairs: Rows, steps: Rows, clock: Clock) -> None:
     """Give pairs of marks their step, stream and times."""
     found["step"], found["stream"] = steps["step"][pairs["step"] - 1], pairs["stream"]
     found["start_ns"] = clock.ns(pairs["start"])
@@ -242,7 +236,7 @@ def _reduce_name(pair: np.void, points: Mapping[int, str], operators: OperatorMa
     return f"communication {tag}" if row == MISSING else operators.operators[row].full_name
 
 
-def _batches(reader: _Reader, clock: Clock) -> NDArray[np.void]:
+def _batches(reader: _Reader, clock: Clock) -> Rows:
     """Return what the host put into the device's queue."""
     dp, tdt = (reader.read(kind, queues.pushes).elements for kind in ("dp", "tdt"))
     if len(dp) and len(tdt):
@@ -255,7 +249,7 @@ def _batches(reader: _Reader, clock: Clock) -> NDArray[np.void]:
     return batches
 
 
-def _fetches(reader: _Reader, clock: Clock, steps: NDArray[np.void]) -> NDArray[np.void]:
+def _fetches(reader: _Reader, clock: Clock, steps: Rows) -> Rows:
     """Return how the device took batches out of its queue, by its own file or by the table made of that."""
     found = reader.read("aicpumi", queues.fetches).fetches
     table = reader.read("fetch_table", queues.fetch_table).fetches
@@ -269,7 +263,7 @@ def _fetches(reader: _Reader, clock: Clock, steps: NDArray[np.void]) -> NDArray[
     return fetches
 
 
-def _marked_fetches(trace: StepTrace, steps: NDArray[np.void], clock: Clock) -> NDArray[np.void]:
+def _marked_fetches(trace: StepTrace, steps: Rows, clock: Clock) -> Rows:
     """The same as the step trace marks it, which does not tell what the queue held."""
     fetches = np.full(len(trace.fetches), MISSING, np.int64).astype(FETCH)
     _place(fetches, trace.fetches, steps, clock)

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from instrument.trace.events import AI_CPU, AI_CPU_TASK, EXECUTION, MISSING, Operator
-from instrument.trace.hwts import unwrapped_tasks
-from instrument.trace.operator_map import unnamed
+from instrument.trace.aicpu import AiCpu
+from instrument.trace.clocks import Clock
+from instrument.trace.events import AI_CPU, AI_CPU_TASK, EXECUTION, MISSING, Integers, Mask, Operator, Rows
+from instrument.trace.hwts import Hwts, unwrapped_tasks
+from instrument.trace.operator_map import OperatorMap, unnamed
 from instrument.trace.records import TOO_LARGE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.aicpu import AiCpu
-    from instrument.trace.clocks import Clock
-    from instrument.trace.hwts import Hwts
-    from instrument.trace.operator_map import OperatorMap
-    from instrument.trace.text import Losses
+from instrument.trace.text import Losses
 
 _UNNAMED_AI_CPU = Operator("AI CPU task", "AI CPU task", "AI CPU task", AI_CPU)
 #: So many tasks without a name are told apart, at most.
 _MOST_UNNAMED = 65_536
 
 
-def of_hwts(
-    found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: AiCpu, losses: Losses
-) -> NDArray[np.void]:
+def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: AiCpu, losses: Losses) -> Rows:
     """Executions on the device's streams; those that the AI CPU's own file has are left to it.
 
     `wraps` says that task ids wrap at 16 bits.
@@ -59,9 +50,7 @@ def _count(found: Hwts, losses: Losses) -> None:
     losses.add("records with the warning bit", found.warnings)
 
 
-def _task_rows(
-    pairs: NDArray[np.void], wraps: bool, operators: OperatorMap
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _task_rows(pairs: Rows, wraps: bool, operators: OperatorMap) -> tuple[Integers, NDArray[np.int32]]:
     """The task id and the operator's row of each pair.
 
     The ids of a graph come again with each step, and those of one that reaches 65535 only seem to wrap: where the
@@ -79,7 +68,7 @@ def _task_rows(
     return unwrapped, rows
 
 
-def _unnamed_rows(operators: OperatorMap, streams: NDArray[np.uint32], tasks: NDArray[np.int64]) -> NDArray[np.int32]:
+def _unnamed_rows(operators: OperatorMap, streams: NDArray[np.uint32], tasks: Integers) -> NDArray[np.int32]:
     """Return rows in which each task is its own operator, as no file names any."""
     keys, inverse = np.unique(streams.astype(np.int64) << 32 | tasks, return_inverse=True)
     if len(keys) > _MOST_UNNAMED:
@@ -88,7 +77,7 @@ def _unnamed_rows(operators: OperatorMap, streams: NDArray[np.uint32], tasks: ND
     return np.asarray(np.array(rows, np.int32)[inverse.reshape(-1)])
 
 
-def _are_ai_cpu(pairs: NDArray[np.void], tasks: NDArray[np.int64], ai_cpu: AiCpu, clock: Clock) -> NDArray[np.bool_]:
+def _are_ai_cpu(pairs: Rows, tasks: Integers, ai_cpu: AiCpu, clock: Clock) -> Mask:
     """Return which pairs the AI CPU's own file has: of the same stream and task, and at the same time.
 
     That file may cover less than hwts. Its text form does not tell streams.
@@ -112,7 +101,7 @@ def _are_ai_cpu(pairs: NDArray[np.void], tasks: NDArray[np.int64], ai_cpu: AiCpu
     return is_told
 
 
-def _run_of(tasks: NDArray[np.void], clock: Clock) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _run_of(tasks: Rows, clock: Clock) -> tuple[Integers, Integers]:
     """Return when the run of each task of the AI CPU started and ended, or where not told, the task around it.
 
     Both are `MISSING` where a counter is no time.
@@ -128,9 +117,7 @@ def _run_of(tasks: NDArray[np.void], clock: Clock) -> tuple[NDArray[np.int64], N
     return np.where(is_known, times[0], MISSING), np.where(is_known, times[1], MISSING)
 
 
-def of_aicpu(
-    found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses
-) -> tuple[NDArray[np.void], NDArray[np.void]]:
+def of_aicpu(found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
     """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
 
     Beside them, row by row, what else their file says (dtype AI_CPU_TASK).
@@ -166,7 +153,7 @@ def _aicpu_rows(operators: OperatorMap, found: AiCpu) -> NDArray[np.int32]:
     return rows.astype(np.int32)
 
 
-def _unnamed_ai_cpu_rows(operators: OperatorMap, tasks: NDArray[np.void]) -> NDArray[np.int32]:
+def _unnamed_ai_cpu_rows(operators: OperatorMap, tasks: Rows) -> NDArray[np.int32]:
     """Return an operator for each task that no file names; `MISSING` where there are too many of them."""
     keys, inverse = np.unique(tasks["stream"] << 32 | tasks["task"], return_inverse=True)
     if len(keys) > _MOST_UNNAMED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,14 +25,14 @@ from instrument.trace.events import (
     REDUCE,
     STEP,
     TOTAL,
+    Integers,
+    Mask,
     Operator,
     Problem,
+    Rows,
 )
 from instrument.trace.gpu import StepTrace
 from instrument.trace.text import NOT_AVAILABLE, Buffer, Index, Losses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Cycles of the counter of the 910 generation are 10 ns.
 CYCLE_NS = 10
@@ -50,7 +50,7 @@ _REDUCE = re.compile(r"stream_(\d{1,18})_(.+)_(start|end)_point")
 class Overlap(NamedTuple):
     """Computing and communication step by step, as `OVERLAP`."""
 
-    rows: NDArray[np.void]
+    rows: Rows
     problems: list[Problem]
 
 
@@ -58,7 +58,7 @@ class Allocations(NamedTuple):
     """Memory that operators took, as `ALLOCATION`, whose `name` is a row of `names`."""
 
     names: list[str]
-    allocations: NDArray[np.void]
+    allocations: Rows
     problems: list[Problem]
 
 
@@ -84,8 +84,8 @@ class Kernels(NamedTuple):
     """Operators, their executions, and the tasks of the runtime below them (both `EXECUTION`, by start)."""
 
     operators: list[Operator]
-    executions: NDArray[np.void]
-    activities: NDArray[np.void]
+    executions: Rows
+    activities: Rows
     problems: list[Problem]
 
 
@@ -206,7 +206,7 @@ def step_trace_time(data: Buffer, file: str, device: int | None = None) -> Overl
     return Overlap(np.concatenate(found), losses.problems())
 
 
-def _contradictions(rows: NDArray[np.void]) -> int:
+def _contradictions(rows: Rows) -> int:
     parts = [rows[f"{name}_ns"] for name in ("communication", "communication_not_overlapped", "overlapped")]
     is_known = np.logical_and.reduce([part != MISSING for part in parts])
     communication, alone, both = parts
@@ -229,7 +229,7 @@ def memory_record(data: Buffer, file: str, device: int | None = None) -> Memory:
     `device` as above.
     """
     losses = Losses(file)
-    found: dict[str, list[NDArray[np.void]]] = {}
+    found: dict[str, list[Rows]] = {}
     for block in csvtext.blocks(data, losses, _RECORD, ("time",), device):
         time, has_time = block.numbers("time", US)
         rows = np.empty(len(block), MEMORY)
@@ -280,9 +280,7 @@ _LEGACY = {
 _LEGACY_PARTS = {"iteration_interval", "fp_and_bp", "tail", "fp"}
 
 
-def step_trace_raw(
-    data: Buffer, file: str, to_ns: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None
-) -> StepTrace:
+def step_trace_raw(data: Buffer, file: str, to_ns: Callable[[Integers], Integers] | None = None) -> StepTrace:
     """`step_trace_raw_<device>_detail_time.csv`: steps in cycles of `to_ns` (10 ns); the row of averages is no step.
 
     Reduces of 0 cycles stand for "none in this step" and are left out, as are steps that lack start or end.
@@ -316,7 +314,7 @@ def step_trace_raw(
     return StepTrace(names.names, np.concatenate(steps), ordered, losses.problems())
 
 
-_ToNs = Callable[["NDArray[np.int64]"], "NDArray[np.int64]"]
+_ToNs = Callable[[Integers], Integers]
 
 
 def _reduce_places(data: Buffer) -> dict[tuple[int, str], dict[str, str]]:
@@ -332,7 +330,7 @@ def _reduce_places(data: Buffer) -> dict[tuple[int, str], dict[str, str]]:
             for key, heads in whole.items()}  # fmt: skip
 
 
-def _legacy_steps(block: csvtext.Block, to_ns: _ToNs) -> tuple[NDArray[np.void], NDArray[np.bool_], int]:
+def _legacy_steps(block: csvtext.Block, to_ns: _ToNs) -> tuple[Rows, Mask, int]:
     """Return the steps, which of them are usable, and how many of these contradict their column of totals."""
     length = np.zeros(len(block), np.int64)
     rows = np.empty(len(block), STEP)
@@ -351,10 +349,10 @@ def _legacy_reduces(
     block: csvtext.Block,
     key: tuple[int, str],
     name: int,
-    step: NDArray[np.int64],
-    usable: NDArray[np.bool_],
+    step: Integers,
+    usable: Mask,
     to_ns: _ToNs,
-) -> tuple[NDArray[np.void], int]:
+) -> tuple[Rows, int]:
     """Return the reduces of one place, and how many contradict their column of durations."""
     label = f"{key} "
     start, has_start = block.numbers(f"{label}start")

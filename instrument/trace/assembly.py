@@ -7,7 +7,7 @@ what is on another one without a known distance between them is left out and cou
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +28,13 @@ from instrument.trace.events import (
     STEP,
     TOTAL,
     Capture,
+    Integers,
     Operator,
     PipelineStage,
     Problem,
+    Rows,
 )
 from instrument.trace.marks import steps as steps_of_marks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EPOCH, MONOTONIC, DEVICE = "epoch", "monotonic", "device"
 #: Of `Capture.metadata["steps_from"]`: no file has steps, but executions have the numbers of theirs.
@@ -45,14 +44,14 @@ _FIRST_EPOCH_NS = 10**18
 _TIMES = ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns", "time_ns")
 
 
-def clock_of(times: NDArray[np.int64]) -> str:
+def clock_of(times: Integers) -> str:
     """Return whether host times are since the epoch or since the start of the machine; "" where there are none."""
     if not len(times):
         return ""
     return EPOCH if int(np.median(times)) >= _FIRST_EPOCH_NS else MONOTONIC
 
 
-def shifted(rows: NDArray[np.void], offset_ns: int) -> NDArray[np.void]:
+def shifted(rows: Rows, offset_ns: int) -> Rows:
     """`rows` with all their times `offset_ns` later, those that are `MISSING` excepted."""
     result = rows.copy()
     for name in set(_TIMES) & set(rows.dtype.names or ()):
@@ -60,7 +59,7 @@ def shifted(rows: NDArray[np.void], offset_ns: int) -> NDArray[np.void]:
     return result
 
 
-def steps_at(times: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np.int64]:
+def steps_at(times: Integers, steps: Rows) -> Integers:
     """The step that each time lies in, `MISSING` where it is in none; of overlapping ones the one that began last."""
     if not len(steps):
         return np.full(len(times), MISSING, np.int64)
@@ -70,7 +69,7 @@ def steps_at(times: NDArray[np.int64], steps: NDArray[np.void]) -> NDArray[np.in
     return np.where(is_inside, ordered["step"][place], MISSING)
 
 
-def steps_of_executions(executions: NDArray[np.void]) -> NDArray[np.void]:
+def steps_of_executions(executions: Rows) -> Rows:
     """Return the steps that executions themselves name, as `STEP`, by number.
 
     A step lasts from its first execution to the first one of the next number; where that is not there, or does not
@@ -138,26 +137,22 @@ class Assembly:
         timed = (self.executions, self.steps, self.reduces, self.batches, self.fetches, self.memory, self.spans)
         self.clock = capture.clock if any(map(len, timed)) else ""
 
-    def add_executions(
-        self, operators: Sequence[Operator], executions: NDArray[np.void], clock: str, file: str
-    ) -> None:
+    def add_executions(self, operators: Sequence[Operator], executions: Rows, clock: str, file: str) -> None:
         if self.fits(clock, file, "executions", len(executions)):
             rows = self._with_operators(operators, executions)
             self.executions = np.concatenate([self.executions, rows])
 
-    def add_activities(
-        self, operators: Sequence[Operator], activities: NDArray[np.void], clock: str, file: str
-    ) -> None:
+    def add_activities(self, operators: Sequence[Operator], activities: Rows, clock: str, file: str) -> None:
         if self.fits(clock, file, "activities", len(activities)):
             rows = self._with_operators(operators, activities)
             self.activities = np.concatenate([self.activities, rows])
 
-    def add_totals(self, operators: Sequence[Operator], totals: NDArray[np.void]) -> None:
+    def add_totals(self, operators: Sequence[Operator], totals: Rows) -> None:
         """Sums of the source; only for what has no executions."""
         if not len(self.executions) and not len(self.totals):
             self.totals = self._with_operators(operators, totals)
 
-    def _with_operators(self, operators: Sequence[Operator], rows: NDArray[np.void]) -> NDArray[np.void]:
+    def _with_operators(self, operators: Sequence[Operator], rows: Rows) -> Rows:
         """`rows` with their operators behind those that are known; only the operators that they use are taken."""
         used, places = np.unique(rows["operator"], return_inverse=True)
         known = {operator: place for place, operator in enumerate(self.operators)}
@@ -169,9 +164,7 @@ class Assembly:
         result["operator"] = target[places.reshape(-1)] if len(used) else 0
         return result
 
-    def add_steps(
-        self, names: Sequence[str], steps: NDArray[np.void], reduces: NDArray[np.void], clock: str, file: str
-    ) -> None:
+    def add_steps(self, names: Sequence[str], steps: Rows, reduces: Rows, clock: str, file: str) -> None:
         if self.has_steps() or not self.fits(clock, file, "steps and reduces", len(steps) + len(reduces)):
             return
         self.steps = steps
@@ -180,21 +173,21 @@ class Assembly:
     def has_steps(self) -> bool:
         return len(self.steps) > 0
 
-    def add_spans(self, names: Sequence[str], spans: NDArray[np.void], clock: str, file: str) -> None:
+    def add_spans(self, names: Sequence[str], spans: Rows, clock: str, file: str) -> None:
         if self.fits(clock, file, "marks and spans", len(spans)):
             self.spans = np.concatenate([self.spans, self._with_names(names, spans)])
 
-    def _with_names(self, names: Sequence[str], rows: NDArray[np.void]) -> NDArray[np.void]:
+    def _with_names(self, names: Sequence[str], rows: Rows) -> Rows:
         result = rows.copy()
         result["name"] += len(self.names)
         self.names += names if len(rows) else ()
         return result
 
-    def add_memory(self, samples: NDArray[np.void], clock: str, file: str) -> None:
+    def add_memory(self, samples: Rows, clock: str, file: str) -> None:
         if not len(self.memory) and self.fits(clock, file, "samples of memory", len(samples)):
             self.memory = samples
 
-    def add_batches(self, batches: NDArray[np.void], file: str) -> None:
+    def add_batches(self, batches: Rows, file: str) -> None:
         """Batches have monotonic times; without an anchor theirs is another axis than that of the rest."""
         if len(self.batches):
             self.problems.append(Problem(file, "batches that the device's own files tell, too", len(batches)))
@@ -237,7 +230,7 @@ class Assembly:
         yield from (("lost", self.lost), ("ai_cpu", self.ai_cpu))
         yield from (("batches", self.batches), ("fetches", self.fetches), ("metadata", self.metadata))
 
-    def _placed(self, executions: NDArray[np.void]) -> NDArray[np.void]:
+    def _placed(self, executions: Rows) -> Rows:
         """`executions` by start, those without a step in the step that they started in."""
         if not len(executions):
             return executions
@@ -246,13 +239,13 @@ class Assembly:
         ordered["step"] = np.where(ordered["step"] == MISSING, found, ordered["step"])
         return ordered
 
-    def _without_planes(self) -> NDArray[np.void]:
+    def _without_planes(self) -> Rows:
         """Tasks of communication are also tasks of the device: where those are there, they are left out."""
         is_plane = np.array([operator.side == COMMUNICATION for operator in self.operators] + [False], np.bool_)
         of_plane = is_plane[self.activities["operator"]]
         return self.activities if of_plane.all() else self.activities[~of_plane]
 
-    def add_overlap(self, events: NDArray[np.void], clock: str, file: str) -> None:
+    def add_overlap(self, events: Rows, clock: str, file: str) -> None:
         if self.fits(clock, file, "times of computing and communication", len(events)):
             self.overlap_events = np.concatenate([self.overlap_events, events])
 
@@ -274,7 +267,7 @@ class Assembly:
         self.overlap = np.array([_overlap_row(events, *one) for one in ranges], OVERLAP)
 
 
-def _overlap_row(events: NDArray[np.void], step: int, begin: int, end: int) -> tuple[int, ...]:
+def _overlap_row(events: Rows, step: int, begin: int, end: int) -> tuple[int, ...]:
     """Return a row of `OVERLAP` with what of the events lies between two times."""
     start = np.maximum(events["start_ns"], begin)
     length = np.maximum(np.minimum(events["start_ns"] + events["duration_ns"], end) - start, 0)

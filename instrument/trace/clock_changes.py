@@ -8,14 +8,12 @@ when it was, as long as only one of these answers lies in the window.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from instrument.trace.events import Integers, Mask
 from instrument.trace.text import LIMIT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _FIELDS = ("after_ns", "before_ns", "change_ns")
 #: A window with more settings of the clock has none that can be followed.
@@ -45,9 +43,7 @@ def changes(window: Mapping[str, Any]) -> list[Change]:
     return found
 
 
-def undone(
-    times: NDArray[np.int64], known: list[Change], window: tuple[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def undone(times: Integers, known: list[Change], window: tuple[int, int]) -> tuple[Integers, Mask]:
     """Return `times` as they would be if the clock had not been set, and which of them are not certain.
 
     `window` is when it was opened and closed. A time that fits into no part of it stays as it is.

@@ -11,19 +11,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from instrument.trace.events import MISSING
+from instrument.trace.events import MISSING, Integers, Mask
 from instrument.trace.records import UNKNOWN_LINES, integer
 from instrument.trace.text import Buffer, Losses, decode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 DEFAULT_KHZ = 100_000
 #: Times stay below this, so that sums and differences of two fit an int64.
@@ -46,7 +42,7 @@ class Clock:
         """Counters from here on are no times: in nanoseconds they do not fit 64 bits."""
         return min(_LIMIT_NS * self.khz // 1_000_000, _LIMIT_NS)
 
-    def holds(self, cycles: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def holds(self, cycles: Integers) -> Mask:
         """Return which of the counters are times, or `MISSING`."""
         return np.asarray((cycles >= MISSING) & (cycles < self.limit_cycles))
 
@@ -54,7 +50,7 @@ class Clock:
         """Convert cycles to nanoseconds, to the nearest one."""
         return (cycles * 1_000_000 + self.khz // 2) // self.khz
 
-    def ns(self, cycles: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ns(self, cycles: Integers) -> Integers:
         """Counters that `holds` as times in ns, to the nearest; `MISSING` stays `MISSING`."""
         divisor = math.gcd(1_000_000, self.khz)
         factor, den = 1_000_000 // divisor, self.khz // divisor
@@ -67,7 +63,7 @@ class Clock:
         times[cycles == MISSING] = MISSING
         return times
 
-    def ns_of_us(self, us: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ns_of_us(self, us: Integers) -> Integers:
         """Times in us on the counter's axis as times in ns; `MISSING` stays `MISSING`."""
         times = us * 1000 + self.offset_ns
         times[us == MISSING] = MISSING

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.trace import csvtext, timestamps
-from instrument.trace.events import CPU, MEMORY, MISSING, TOTAL, Operator, Problem
+from instrument.trace.events import CPU, MEMORY, MISSING, TOTAL, Integers, Operator, Problem, Rows
 from instrument.trace.text import CUT_LINE, Buffer, Index, Losses, decode, is_cut, lines
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MS, US = 10**6, 10**3
 _UNKNOWN = -2
@@ -31,7 +29,7 @@ class Executions(NamedTuple):
     """Operators and their executions (`EXECUTION`, by start)."""
 
     operators: list[Operator]
-    executions: NDArray[np.void]
+    executions: Rows
     problems: list[Problem]
 
 
@@ -39,7 +37,7 @@ class Totals(NamedTuple):
     """Operators, and what the source sums up for each (`TOTAL`)."""
 
     operators: list[Operator]
-    totals: NDArray[np.void]
+    totals: Rows
     problems: list[Problem]
 
 
@@ -59,7 +57,7 @@ class Shapes(NamedTuple):
 class Memory(NamedTuple):
     """Samples of memory as `MEMORY`."""
 
-    samples: NDArray[np.void]
+    samples: Rows
     problems: list[Problem]
 
 
@@ -122,9 +120,7 @@ def with_shapes(found: Executions, shapes: Shapes, has_all: bool = True) -> Exec
     return _split(found, shapes.kinds, np.maximum(kinds, MISSING), problems)
 
 
-def _kinds_of(
-    executed: NDArray[np.int64], written: NDArray[np.int64], rows: NDArray[np.int32], names: int
-) -> NDArray[np.int64]:
+def _kinds_of(executed: Integers, written: Integers, rows: NDArray[np.int32], names: int) -> Integers:
     """For each execution the row of its shapes; `MISSING` without any line of its name, `_UNKNOWN` where not certain.
 
     `executed` and `written` are the short names of the executions and of the lines, as numbers below `names`.
@@ -143,9 +139,7 @@ def _kinds_of(
     return result
 
 
-def _split(
-    found: Executions, kinds: Sequence[tuple[str, str]], kind: NDArray[np.int64], problems: list[Problem]
-) -> Executions:
+def _split(found: Executions, kinds: Sequence[tuple[str, str]], kind: Integers, problems: list[Problem]) -> Executions:
     """`found` with an operator for each pair of operator and shapes."""
     texts = Index()
     text_of_kind = np.array([*(texts(shapes) for _, shapes in kinds), texts("")], np.int64)

@@ -9,15 +9,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.events import MISSING
+from instrument.trace.events import MISSING, Integers, Mask
 from instrument.trace.text import Buffer, Losses, decode, is_cut, lines, numbers
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Rows that are held as text at a time.
 BLOCK_ROWS = 1 << 15
@@ -32,7 +28,7 @@ class Block:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def where(self, kept: NDArray[np.bool_]) -> Block:
+    def where(self, kept: Mask) -> Block:
         """The rows of which `kept` is true."""
         rows = [row for row, is_kept in zip(self._rows, kept.tolist(), strict=True) if is_kept]
         return Block(rows, self._places, self._losses)
@@ -44,7 +40,7 @@ class Block:
         place = self._places[key][0]
         return [row[place] for row in self._rows]
 
-    def numbers(self, key: str, factor: int = 1) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def numbers(self, key: str, factor: int = 1) -> tuple[Integers, Mask]:
         """The numbers of a column times `factor`, and which of them are some; the others are `MISSING`."""
         if key not in self._places:
             return np.full(len(self._rows), MISSING, np.int64), np.zeros(len(self._rows), np.bool_)

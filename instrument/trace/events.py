@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+#: A structured array, an array of integers, and one that chooses rows.
+Rows: TypeAlias = NDArray[np.void]
+Integers: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
 
 #: A time, step or id that the trace does not tell.
 MISSING = -1
@@ -128,21 +132,21 @@ class Capture:
     clock: str
     operators: Sequence[Operator] = ()
     names: Sequence[str] = ()
-    executions: NDArray[np.void] = field(default_factory=lambda: np.empty(0, EXECUTION))
+    executions: Rows = field(default_factory=lambda: np.empty(0, EXECUTION))
     #: What the device did below its operators (kernels of a GPU, events, notifications, copies), as `EXECUTION`: part
     #: of the timeline, never of sums over operators.
-    activities: NDArray[np.void] = field(default_factory=lambda: np.empty(0, EXECUTION))
-    totals: NDArray[np.void] = field(default_factory=lambda: np.empty(0, TOTAL))
-    overlap: NDArray[np.void] = field(default_factory=lambda: np.empty(0, OVERLAP))
-    steps: NDArray[np.void] = field(default_factory=lambda: np.empty(0, STEP))
-    reduces: NDArray[np.void] = field(default_factory=lambda: np.empty(0, REDUCE))
-    spans: NDArray[np.void] = field(default_factory=lambda: np.empty(0, SPAN))
-    memory: NDArray[np.void] = field(default_factory=lambda: np.empty(0, MEMORY))
-    batches: NDArray[np.void] = field(default_factory=lambda: np.empty(0, BATCH))
-    fetches: NDArray[np.void] = field(default_factory=lambda: np.empty(0, FETCH))
+    activities: Rows = field(default_factory=lambda: np.empty(0, EXECUTION))
+    totals: Rows = field(default_factory=lambda: np.empty(0, TOTAL))
+    overlap: Rows = field(default_factory=lambda: np.empty(0, OVERLAP))
+    steps: Rows = field(default_factory=lambda: np.empty(0, STEP))
+    reduces: Rows = field(default_factory=lambda: np.empty(0, REDUCE))
+    spans: Rows = field(default_factory=lambda: np.empty(0, SPAN))
+    memory: Rows = field(default_factory=lambda: np.empty(0, MEMORY))
+    batches: Rows = field(default_factory=lambda: np.empty(0, BATCH))
+    fetches: Rows = field(default_factory=lambda: np.empty(0, FETCH))
     pipeline: Sequence[PipelineStage] = ()
-    ai_cpu: NDArray[np.void] = field(default_factory=lambda: np.empty(0, AI_CPU_TASK))
-    lost: NDArray[np.void] = field(default_factory=lambda: np.empty(0, LOST))
+    ai_cpu: Rows = field(default_factory=lambda: np.empty(0, AI_CPU_TASK))
+    lost: Rows = field(default_factory=lambda: np.empty(0, LOST))
     problems: Sequence[Problem] = ()
     #: What the capture itself says: versions, window, requested steps, the user's own metadata.
     metadata: Mapping[str, object] = field(default_factory=dict)

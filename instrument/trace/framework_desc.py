@@ -10,19 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.trace import framework_codes as codes
-from instrument.trace.events import AI_CORE, AI_CPU, COMMUNICATION, MISSING
+from instrument.trace.events import AI_CORE, AI_CPU, COMMUNICATION, MISSING, Rows
 from instrument.trace.records import UNKNOWN_LINES, integer, is_binary, lines, with_magic
-from instrument.trace.text import Index, decode
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer, Losses
+from instrument.trace.text import Buffer, Index, Losses, decode
 
 _NAME_BLOCK = [("kind", "u1"), ("reserved", "V7")]
 _HASHED, _PLAIN = 0, 1
@@ -81,7 +77,7 @@ class OperatorDesc(NamedTuple):
 class Tasks:
     """`rows` (dtype TASK) in file order, and the names and types that they index."""
 
-    rows: NDArray[np.void]
+    rows: Rows
     names: Sequence[str]
     is_text: bool
 
@@ -128,7 +124,7 @@ def _binary_tasks(data: Buffer, losses: Losses, hashes: Mapping[int, str]) -> Ta
     return Tasks(rows[is_named], names.names, False)
 
 
-def _texts(blocks: NDArray[np.void], names: Index, hashes: Mapping[int, str], losses: Losses) -> NDArray[np.int32]:
+def _texts(blocks: Rows, names: Index, hashes: Mapping[int, str], losses: Losses) -> NDArray[np.int32]:
     """The rows in `names` of what the blocks say, which is text or the hash of text; `MISSING` for neither."""
     unique, inverse = np.unique(blocks["text"], return_inverse=True)
     inverse = inverse.reshape(-1)

@@ -12,14 +12,12 @@ are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer, Losses
+from instrument.trace.events import Rows
+from instrument.trace.text import Buffer, Losses
 
 LEFT_OVER_BYTES = "bytes at the end that are no whole record"
 BROKEN_BYTES = "bytes beside a place where others are missing, which are no whole record"
@@ -49,19 +47,19 @@ class Framer:
         #: At how many places bytes were missing, up to the records that were yielded last.
         self.breaks = 0
 
-    def feed(self, data: Buffer) -> Iterator[NDArray[np.void]]:
+    def feed(self, data: Buffer) -> Iterator[Rows]:
         """Yield whole records; `breaks` grows between two arrays that do not follow each other."""
         for start in range(0, len(data), _BLOCK_BYTES):
             block = data[start : start + _BLOCK_BYTES]
             yield from self._cut(self._rest + bytes(block) if self._rest else block, is_last=False)
 
-    def finish(self) -> Iterator[NDArray[np.void]]:
+    def finish(self) -> Iterator[Rows]:
         """Yield the records that were held back, and count the bytes that are left over."""
         yield from self._cut(self._rest, is_last=True)
         self._losses.add(LEFT_OVER_BYTES, len(self._rest))
         self._rest = b""
 
-    def _cut(self, data: Buffer, is_last: bool) -> Iterator[NDArray[np.void]]:
+    def _cut(self, data: Buffer, is_last: bool) -> Iterator[Rows]:
         """Yield the records of `data` and keep the rest; where too little follows to be sure, that is rest as well."""
         begin = 0
         while True:
@@ -123,7 +121,7 @@ class Framer:
             found = window.find(self._pattern, found + 1)
 
 
-def framed(data: Buffer, layout: np.dtype[np.void], word: Word, losses: Losses) -> NDArray[np.void]:
+def framed(data: Buffer, layout: np.dtype[np.void], word: Word, losses: Losses) -> Rows:
     """Return the whole records of `data`; those with the wrong word among them."""
     framer = Framer(layout, word, losses)
     parts = [*framer.feed(data), *framer.finish()]

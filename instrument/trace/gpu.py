@@ -8,18 +8,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from instrument.trace import csvtext, timestamps
 from instrument.trace.cpu import US, Executions, Totals, operator_of
 from instrument.trace.cpu import totals as _totals
-from instrument.trace.events import EXECUTION, GPU, MISSING, REDUCE, STEP, Operator, Problem
+from instrument.trace.events import EXECUTION, GPU, MISSING, REDUCE, STEP, Operator, Problem, Rows
 from instrument.trace.text import Buffer, Index, Losses, decode, is_cut, lines, scaled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SYNC_UNIT_NS = 10
 #: Launches that are converted at a time.
@@ -30,8 +27,8 @@ class StepTrace(NamedTuple):
     """Steps (`STEP`) and the communication in them (`REDUCE`, whose `name` is a row of `names`)."""
 
     names: list[str]
-    steps: NDArray[np.void]
-    reduces: NDArray[np.void]
+    steps: Rows
+    reduces: Rows
     problems: list[Problem]
 
 
@@ -85,7 +82,7 @@ def activities(data: Buffer, file: str, launched_by: dict[str, str] | None = Non
     return Executions([_kernel(name, launched_by or {}) for name in names.names], by_start, losses.problems())
 
 
-def _launches(batch: list[bytes], names: Index, losses: Losses) -> NDArray[np.void]:
+def _launches(batch: list[bytes], names: Index, losses: Losses) -> Rows:
     rows = []
     for line in batch:
         name, *cells = decode(line).rstrip("\r\n").rsplit(";", 3)
@@ -171,7 +168,7 @@ def _by_point(whole: list[str], losses: Losses) -> StepTrace:
     return StepTrace(names.names, np.array(steps, STEP), _reduces(others), [])
 
 
-def _reduces(points: Iterable[tuple[int, list[list[int]]]]) -> NDArray[np.void]:
+def _reduces(points: Iterable[tuple[int, list[list[int]]]]) -> Rows:
     rows = [
         (step, MISSING, name, start, end - start)
         for name, pairs in points

@@ -12,16 +12,14 @@ paired with the end of a later execution: `Hwts.lost` has these places.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from instrument.trace.events import Integers, Rows
 from instrument.trace.framing import Framer, Word
 from instrument.trace.records import TOO_LARGE, UNKNOWN_RECORDS, Chunks, pieces
 from instrument.trace.text import Buffer, Losses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: A record of types 0 to 3; bits 0 to 2 of `head` are its type, bit 3 a warning, bits 4 to 7 its running number.
 RECORD = np.dtype(
@@ -60,13 +58,13 @@ class Hwts:
     `lost` (dtype LOST_CYCLES) are the places where records were lost, as far as records around them have a time.
     """
 
-    pairs: NDArray[np.void]
-    unpaired: NDArray[np.void]
-    type_counts: NDArray[np.int64]
+    pairs: Rows
+    unpaired: Rows
+    type_counts: Integers
     breaks: int
     warnings: int
     without_magic: int
-    lost: NDArray[np.void]
+    lost: Rows
 
 
 def decode(data: Chunks, losses: Losses) -> Hwts:
@@ -86,10 +84,10 @@ class Decoder:
         self._known_breaks = 0
         self._record = 0
         self._events = np.empty(0, UNPAIRED)  # the open starts, in file order
-        self._pending: list[NDArray[np.void]] = []
+        self._pending: list[Rows] = []
         self._pending_events = 0
-        self._pairs: list[NDArray[np.void]] = []
-        self._unpaired: list[NDArray[np.void]] = []
+        self._pairs: list[Rows] = []
+        self._unpaired: list[Rows] = []
         self._type_counts = np.zeros(8, np.int64)
         self._last_number: int | None = None
         self._breaks = self._warnings = self._without_magic = 0
@@ -116,7 +114,7 @@ class Decoder:
             self._breaks, self._warnings, self._without_magic, np.array(self._lost, LOST_CYCLES),
         )  # fmt: skip
 
-    def _take_all(self, records: NDArray[np.void]) -> None:
+    def _take_all(self, records: Rows) -> None:
         if self._framer.breaks != self._known_breaks:
             self._known_breaks = self._framer.breaks
             self._last_number = None  # what was lost is counted in bytes and slices
@@ -124,7 +122,7 @@ class Decoder:
         for start in range(0, len(records), _BLOCK_RECORDS):
             self._take(records[start : start + _BLOCK_RECORDS])
 
-    def _take(self, block: NDArray[np.void]) -> None:
+    def _take(self, block: Rows) -> None:
         """Count a block of records, and keep of it the starts and ends."""
         numbers = np.arange(self._record, self._record + len(block))
         self._record += len(block)
@@ -146,9 +144,7 @@ class Decoder:
         if self._pending_events >= max(_BLOCK_RECORDS, len(self._events)):
             self._pair()
 
-    def _without_padding(
-        self, block: NDArray[np.void], numbers: NDArray[np.int64]
-    ) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+    def _without_padding(self, block: Rows, numbers: Integers) -> tuple[Rows, Integers]:
         """A record of zeros would be a start of task 0 at time 0; it is what was never written."""
         suspects = np.flatnonzero((block["head"] == 0) & (block["magic"] == 0))
         suspect = block[suspects]
@@ -158,7 +154,7 @@ class Decoder:
         self._losses.add("records of zeros", len(empty))
         return np.delete(block, empty), np.delete(numbers, empty)
 
-    def _follow(self, numbers: NDArray[np.integer], cycles: NDArray[np.int64]) -> None:
+    def _follow(self, numbers: NDArray[np.integer], cycles: Integers) -> None:
         """Note where the running number of 4 bits, one for the whole file, does not go on by one."""
         if not len(numbers):
             return
@@ -170,7 +166,7 @@ class Decoder:
         timed = np.flatnonzero(cycles >= 0)
         self._note_lost(breaks, timed, cycles[timed])
 
-    def _note_lost(self, breaks: NDArray[np.intp], timed: NDArray[np.intp], cycles: NDArray[np.int64]) -> None:
+    def _note_lost(self, breaks: NDArray[np.intp], timed: NDArray[np.intp], cycles: Integers) -> None:
         """Note what was lost before the records at `breaks`; `timed` are those with a time, and `cycles` these."""
         if self._lost_since is not None and len(timed):
             self._lost.append((self._lost_since, int(cycles[0])))
@@ -208,7 +204,7 @@ class Decoder:
         self._events = events[is_open]
         self._unpaired.append(events[~is_open & ~is_paired])
 
-    def _ordered_pairs(self) -> NDArray[np.void]:
+    def _ordered_pairs(self) -> Rows:
         pairs = np.concatenate(self._pairs)
         self._pairs.clear()
         if np.all(pairs["record"][:-1] < pairs["record"][1:]):
@@ -216,7 +212,7 @@ class Decoder:
         return pairs[np.argsort(pairs["record"], kind="stable")]
 
 
-def _pairs(starts: NDArray[np.void], end_cycles: NDArray[np.int64]) -> NDArray[np.void]:
+def _pairs(starts: Rows, end_cycles: Integers) -> Rows:
     pairs = np.empty(len(starts), PAIR)
     for name in ("record", "stream", "task"):
         pairs[name] = starts[name]
@@ -224,13 +220,13 @@ def _pairs(starts: NDArray[np.void], end_cycles: NDArray[np.int64]) -> NDArray[n
     return pairs
 
 
-def _by_key(streams: NDArray[np.uint32], tasks: NDArray[np.uint16]) -> NDArray[np.int64]:
+def _by_key(streams: NDArray[np.uint32], tasks: NDArray[np.uint16]) -> Integers:
     """The order by (stream, task), else as they stand; 16 bits are sorted in linear time."""
     is_narrow = not len(streams) or streams.max() < 1 << 16
     return np.lexsort((tasks, streams.astype(np.uint16) if is_narrow else streams))
 
 
-def unwrapped_tasks(streams: NDArray[np.uint32], tasks: NDArray[np.uint16]) -> NDArray[np.int64]:
+def unwrapped_tasks(streams: NDArray[np.uint32], tasks: NDArray[np.uint16]) -> Integers:
     """Task ids of 16 bits, in file order, as they were before they wrapped; each stream wraps for itself.
 
     An id far below its predecessor on the stream, where that was above 65000, has wrapped.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,17 +27,12 @@ from instrument.trace import (
     tlv,
 )
 from instrument.trace.assembly import DEVICE, EPOCH, MONOTONIC, Assembly, clock_of, shifted
-from instrument.trace.events import CPU, MISSING, SPAN, SPAN_FRAMEWORK, Capture, Problem
+from instrument.trace.events import CPU, MISSING, SPAN, SPAN_FRAMEWORK, Capture, Integers, Problem, Rows
 from instrument.trace.files import RawFiles, without_slice
 from instrument.trace.grouping import Group, groups_of
 from instrument.trace.kinds import ASCEND
-from instrument.trace.text import Losses
+from instrument.trace.text import Buffer, Losses
 from instrument.trace.timeline import Timeline, merged_steps, timeline
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer
 
 _GPU_KINDS = ("gpu_executions", "gpu_steps", "gpu_activities", "gpu_detail", "gpu_start", "get_next")
 _ASCEND_KINDS = (
@@ -212,7 +207,7 @@ class _Loader:
             self._parts.add_executions(found.operators, found.executions, clock, name)
         self._memory("cpu_memory", cpu.memory)
 
-    def _undo_clock_changes(self, rows: NDArray[np.void], name: str, file: str) -> None:
+    def _undo_clock_changes(self, rows: Rows, name: str, file: str) -> None:
         """Bring times of the host's wall clock back onto the clock of the window's begin, in place."""
         told = self._parts.metadata
         known = clock_changes.changes(told)
@@ -271,7 +266,7 @@ class _Loader:
         if "overlap" in wanted:
             parts.add_overlap(move(found.overlap), clock, name)
 
-    def _axis_of(self, times: NDArray[np.int64]) -> tuple[str, Any]:
+    def _axis_of(self, times: Integers) -> tuple[str, Any]:
         """The clock of the times of a timeline, once they are moved as the second value does."""
         clock = clock_of(times)
         if clock != MONOTONIC or self._wall_ns is None:
@@ -367,6 +362,6 @@ def _target(group: Group) -> str:
     return "ascend" if any(kind in group.files for kind in _ASCEND_KINDS) else "cpu"
 
 
-def _gpu_clock(rows: NDArray[np.void]) -> str:
+def _gpu_clock(rows: Rows) -> str:
     """A GPU's clock is the wall clock, unless its values say that it is not."""
     return EPOCH if clock_of(rows["start_ns"]) == EPOCH else DEVICE

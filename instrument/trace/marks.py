@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from instrument.trace import jsontext
-from instrument.trace.events import MISSING, SPAN, SPAN_CALLBACK, SPAN_STEP, STEP, Problem
+from instrument.trace.events import MISSING, SPAN, SPAN_CALLBACK, SPAN_STEP, STEP, Mask, Problem, Rows
 from instrument.trace.text import LIMIT, Buffer, Losses
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 #: One mark as the file has it: 40 bytes, little-endian. A duration of -1 is one that was still open.
 MARK = np.dtype(
@@ -31,7 +27,7 @@ class Marks(NamedTuple):
     """Marks as `SPAN` by start, whose `name` is a row of `names`; one that never ended has a duration of `MISSING`."""
 
     names: list[str]
-    spans: NDArray[np.void]
+    spans: Rows
     problems: list[Problem]
 
 
@@ -76,18 +72,18 @@ def marks(data: Buffer, file: str, known: Sequence[str]) -> Marks:
     return Marks(table, spans[np.argsort(spans["start_ns"], kind="stable")], losses.problems())
 
 
-def within(spans: NDArray[np.void], window: Mapping[str, Any]) -> NDArray[np.bool_]:
+def within(spans: Rows, window: Mapping[str, Any]) -> Mask:
     """Return which marks are of the window: they end in it, or are open at its end. All are where it has no times."""
     start, stop = window.get("start_ns"), window.get("stop_ns")
     if not isinstance(start, int) or not isinstance(stop, int) or not 0 < start < stop < LIMIT:
         return np.ones(len(spans), np.bool_)
     end = spans["start_ns"] + np.maximum(spans["duration_ns"], 0)
     is_late = (spans["duration_ns"] == MISSING) | (end >= start - _SLACK_NS)
-    is_within: NDArray[np.bool_] = (end <= stop + _SLACK_NS) & (spans["start_ns"] > 0) & is_late
+    is_within: Mask = (end <= stop + _SLACK_NS) & (spans["start_ns"] > 0) & is_late
     return is_within
 
 
-def steps(spans: NDArray[np.void]) -> NDArray[np.void]:
+def steps(spans: Rows) -> Rows:
     """The steps among the marks that have ended, as `STEP`; where forward and backward are, marks do not tell."""
     ended = spans[(spans["kind"] == SPAN_STEP) & (spans["duration_ns"] >= 0)]
     result = np.empty(len(ended), STEP)

@@ -9,16 +9,13 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from instrument.trace import csvtext, jsontext
-from instrument.trace.events import BATCH, FETCH, MISSING, PipelineStage, Problem
+from instrument.trace.events import BATCH, FETCH, MISSING, Integers, PipelineStage, Problem, Rows
 from instrument.trace.text import LIMIT, Buffer, Losses, lines, number
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _MS = 10**6
 #: Lines that are converted at a time.
@@ -42,7 +39,7 @@ class Pipeline(NamedTuple):
 class Batches(NamedTuple):
     """Batches as `BATCH`, in the order in which the file first names them."""
 
-    batches: NDArray[np.void]
+    batches: Rows
     problems: list[Problem]
 
 
@@ -55,7 +52,7 @@ class CpuUse(NamedTuple):
 
     processors: int
     sampling_interval_ms: int
-    time_ns: NDArray[np.int64]
+    time_ns: Integers
     lengths: dict[str, int]
     machine: dict[str, float]
     process_percent: float | None
@@ -66,7 +63,7 @@ class CpuUse(NamedTuple):
 class Fetches(NamedTuple):
     """How long the device waited for each batch, and what its queue held then, as `FETCH`."""
 
-    fetches: NDArray[np.void]
+    fetches: Rows
     problems: list[Problem]
 
 
@@ -220,7 +217,7 @@ def batches(data: Buffer, file: str) -> Batches:
     whole batch), of type 1 with the size of the queue (sub is its capacity). A number that comes again is a new batch.
     """
     losses = Losses(file)
-    rows: list[NDArray[np.int64]] = [_lines(block, losses) for block in _blocks_of_lines(data, losses)]
+    rows: list[Integers] = [_lines(block, losses) for block in _blocks_of_lines(data, losses)]
     table = np.concatenate([np.empty((0, 5), np.int64), *rows])
     is_time, is_queue = table[:, 0] == 0, table[:, 0] == 1
     usable = (is_time & np.isin(table[:, 1], list(_TIMES))) | is_queue
@@ -241,7 +238,7 @@ def _blocks_of_lines(data: Buffer, losses: Losses) -> Iterator[list[bytes]]:
         yield block
 
 
-def _lines(block: list[bytes], losses: Losses) -> NDArray[np.int64]:
+def _lines(block: list[bytes], losses: Losses) -> Integers:
     """The integers of each line, with a time of `MISSING` where it has none; lines of another form are counted."""
     rows = []
     for line in block:
@@ -253,7 +250,7 @@ def _lines(block: list[bytes], losses: Losses) -> NDArray[np.int64]:
     return np.array(rows, np.int64).reshape(-1, 5)
 
 
-def _as_batches(table: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.void]:
+def _as_batches(table: Integers, column: Integers) -> Rows:
     """One row a batch; `column` says which of its values a line holds."""
     again = _occurrence(np.stack([table[:, 2], column], axis=1))
     keys, first, row = np.unique(np.stack([table[:, 2], again], axis=1), axis=0, return_index=True, return_inverse=True)
@@ -274,7 +271,7 @@ def _as_batches(table: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[
     return result[np.argsort(first, kind="stable")]
 
 
-def _occurrence(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def _occurrence(keys: Integers) -> Integers:
     """For each row how many equal ones stand before it."""
     if not len(keys):
         return np.empty(0, np.int64)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.trace.events import AI_CORE, MISSING, Operator
 from instrument.trace.framework_desc import SIDES, OperatorDesc, Tasks, short_name, type_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: In the text form, task ids from here on name their operator alone.
 _GLOBAL_TASKS_FROM = 25_000

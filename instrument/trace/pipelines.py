@@ -9,17 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from instrument.trace import minddata
-from instrument.trace.events import BATCH, PipelineStage, Problem
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer
+from instrument.trace.events import BATCH, PipelineStage, Problem, Rows
+from instrument.trace.text import Buffer
 
 _FOLDER = re.compile(r"(?:.*/)?pipeline_(\d{1,9})/[^/]*", re.ASCII)
 _STAGES = (("pipeline", minddata.pipeline), ("pipeline_table", minddata.pipeline_table))
@@ -37,7 +32,7 @@ class Recorded:
     stages: list[PipelineStage] = field(default_factory=list)
     sampling_interval_ms: int | None = None
     use: minddata.CpuUse | None = None
-    batches: NDArray[np.void] = field(default_factory=lambda: np.empty(0, BATCH))
+    batches: Rows = field(default_factory=lambda: np.empty(0, BATCH))
     batches_file: str = ""
     problems: list[Problem] = field(default_factory=list)
 

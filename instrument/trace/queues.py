@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from instrument.trace.events import Rows
 from instrument.trace.records import (
     UNKNOWN_LINES,
     UNKNOWN_MESSAGES,
@@ -21,12 +21,7 @@ from instrument.trace.records import (
     messages,
     with_magic,
 )
-from instrument.trace.text import Index, decode
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer, Losses
+from instrument.trace.text import Buffer, Index, Losses, decode
 
 #: One element of the queue between host and device: when, which one (from 1), and how many the queue held then.
 #: `source` is its row in `Pushes.names`.
@@ -56,7 +51,7 @@ _FETCH_LINE = re.compile(r"(\S+) +(\d+) +(\d+) +(\d+)")
 class Pushes:
     """`elements` (dtype PUSH) in file order, and the names of their sources."""
 
-    elements: NDArray[np.void]
+    elements: Rows
     names: Sequence[str]
 
 
@@ -64,7 +59,7 @@ class Pushes:
 class Fetches:
     """`fetches` (dtype FETCH_US) in file order, and the names of the operators that fetch."""
 
-    fetches: NDArray[np.void]
+    fetches: Rows
     names: Sequence[str]
 
 

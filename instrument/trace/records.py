@@ -6,16 +6,13 @@ A parser of one raw kind gives what is whole in a damaged file; what is not in i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from instrument.trace.events import Rows
 from instrument.trace.framing import LEFT_OVER_BYTES as LEFT_OVER_BYTES
 from instrument.trace.framing import Word, framed
 from instrument.trace.text import Buffer, Losses, decode
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: The bytes of a raw file, or its pieces in order; a record may lie across their borders.
 Chunks = Buffer | Iterable[Buffer]
@@ -35,14 +32,14 @@ _LONGEST_TEXT_BYTES = 1 << 16
 _INT64_DIGITS, _INT64_LIMIT = 19, 1 << 63
 
 
-def records(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> NDArray[np.void]:
+def records(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
     """The whole records of `data`, without a copy."""
     count, left_over = divmod(len(data), layout.itemsize)
     losses.add(LEFT_OVER_BYTES, left_over)
     return np.frombuffer(data, layout, count) if count else np.empty(0, layout)
 
 
-def with_magic(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> NDArray[np.void]:
+def with_magic(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
     """The records of `data` whose field "magic", their first, is what it should be, without a copy if they all are."""
     found = framed(data, layout, Word(MAGIC_WORD, 0), losses)
     good = found["magic"] == MAGIC_WORD

@@ -8,16 +8,11 @@ counters: some files hold each step's marks by kind. Everything here is in cycle
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.events import MISSING
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Losses
+from instrument.trace.events import MISSING, Integers, Rows
+from instrument.trace.text import Losses
 
 #: A mark; `index` is the number that the device itself gives the iteration.
 POINT = np.dtype(
@@ -38,11 +33,11 @@ PAIR_CYCLES = np.dtype([(name, "i8") for name in ("step", "stream", "number", "t
 class StepTrace:
     """`steps` (dtype STEP_CYCLES) in record order; `reduces` and `fetches` (dtype PAIR_CYCLES) by step and stream."""
 
-    steps: NDArray[np.void]
-    reduces: NDArray[np.void]
-    fetches: NDArray[np.void]
+    steps: Rows
+    reduces: Rows
+    fetches: Rows
 
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Integers:
         """The steps with forward and backward marks as step traces have always shown them, in cycles.
 
         Columns: step number, start, end, total, forward start, backward end, iteration interval, forward and backward,
@@ -54,7 +49,7 @@ class StepTrace:
         return np.stack((steps["step"], start, end, *parts), axis=1)
 
 
-def trace(points: NDArray[np.void], starts_are_odd: bool, skips_first: bool, losses: Losses) -> StepTrace:
+def trace(points: Rows, starts_are_odd: bool, skips_first: bool, losses: Losses) -> StepTrace:
     """The steps of a file whose marks are `points` (dtype POINT), in record order.
 
     `starts_are_odd` says which tag of a pair is its start; `skips_first`, that the first step is the set-up of the
@@ -74,7 +69,7 @@ def trace(points: NDArray[np.void], starts_are_odd: bool, skips_first: bool, los
     return StepTrace(steps, reduces, fetches)
 
 
-def _rows(points: NDArray[np.void], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows(points: Rows, order: Integers) -> Integers:
     """The step that each mark belongs to, by the order of their ends; `MISSING` behind the last end of its model."""
     if not len(points):
         return np.empty(0, np.int64)
@@ -88,9 +83,7 @@ def _rows(points: NDArray[np.void], order: NDArray[np.int64]) -> NDArray[np.int6
     return np.asarray(row_of_group[group])
 
 
-def _steps(
-    points: NDArray[np.void], order: NDArray[np.int64], row: NDArray[np.int64], losses: Losses
-) -> NDArray[np.void]:
+def _steps(points: Rows, order: Integers, row: Integers, losses: Losses) -> Rows:
     """A step for each end, in record order; the first forward and the last backward mark of a step count."""
     ends = np.flatnonzero(points["what"] == STEP_END)
     ends = ends[np.argsort(order[ends])]
@@ -108,9 +101,7 @@ def _steps(
     return steps
 
 
-def _pairs(
-    points: NDArray[np.void], row: NDArray[np.int64], what: int, starts_are_odd: bool, losses: Losses
-) -> NDArray[np.void]:
+def _pairs(points: Rows, row: Integers, what: int, starts_are_odd: bool, losses: Losses) -> Rows:
     """Marks 2i and 2i+1 of a stream in a step are pair i; an odd number of marks there tells none of them apart."""
     chosen = np.flatnonzero((points["what"] == what) & (row != MISSING))
     chosen = chosen[np.lexsort((points["stream"][chosen], row[chosen]))]

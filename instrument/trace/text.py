@@ -9,14 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from instrument.trace.events import MISSING, Problem
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from instrument.trace.events import MISSING, Integers, Mask, Problem
 
 #: Bytes in one piece, as the parsers take them.
 Buffer = bytes | memoryview
@@ -85,9 +81,7 @@ def scaled(cell: str, factor: int = 1) -> int | None:
     return number if -LIMIT < number < LIMIT else None
 
 
-def numbers(
-    cells: Iterable[str], losses: Losses, column: str, factor: int = 1
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def numbers(cells: Iterable[str], losses: Losses, column: str, factor: int = 1) -> tuple[Integers, Mask]:
     """The numbers in `cells` times `factor` as int64, and which of them are some; the others are `MISSING`.
 
     Cells without a value ("N/A") and cells that hold no number are counted apart, by the name of their `column`.

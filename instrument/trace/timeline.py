@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,13 @@ from instrument.trace.events import (
     SPAN_FRAMEWORK,
     SPAN_STEP,
     STEP,
+    Integers,
+    Mask,
     Operator,
     Problem,
+    Rows,
 )
 from instrument.trace.text import LIMIT, Buffer, Index, Losses, numbers, scaled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Events that are converted at a time.
 _BLOCK = 1 << 15
@@ -62,13 +62,13 @@ class Timeline(NamedTuple):
     """What a timeline holds, in the terms of `Capture`; `phases` counts its events by `ph`."""
 
     operators: list[Operator]
-    executions: NDArray[np.void]
-    activities: NDArray[np.void]
+    executions: Rows
+    activities: Rows
     names: list[str]
-    spans: NDArray[np.void]
-    steps: NDArray[np.void]
-    reduces: NDArray[np.void]
-    overlap: NDArray[np.void]
+    spans: Rows
+    steps: Rows
+    reduces: Rows
+    overlap: Rows
     phases: dict[str, int]
     problems: list[Problem]
 
@@ -100,7 +100,7 @@ class _Reader:
         self._steps: dict[tuple[int, int], tuple[int, ...]] = {}
         self._reduces: list[tuple[int, int, int, int, int]] = []
         self._pending: list[tuple[str, str, int, int, int, int]] = []
-        self._done: list[NDArray[np.void]] = [np.empty(0, _EVENT)]
+        self._done: list[Rows] = [np.empty(0, _EVENT)]
 
     def take(self, event: Any) -> None:
         if not isinstance(event, dict) or not isinstance(event.get("ph"), str):
@@ -197,9 +197,7 @@ class _Reader:
         is_plane = self._threads.get((pid, tid), "").startswith("Plane")
         return _PLANE if kind == _COLLECTIVE and is_plane else kind
 
-    def _executions(
-        self, tasks: NDArray[np.void], kind: NDArray[np.int64]
-    ) -> tuple[list[Operator], NDArray[np.void], NDArray[np.bool_]]:
+    def _executions(self, tasks: Rows, kind: Integers) -> tuple[list[Operator], Rows, Mask]:
         """Operators, their executions, and which of those are activities below operators."""
         keys = np.stack([tasks["name"].astype(np.int64), tasks["task_type"].astype(np.int64), kind], axis=1)
         distinct, rows = np.unique(keys, axis=0, return_inverse=True)
@@ -214,12 +212,12 @@ class _Reader:
         result["step"] = MISSING
         return operators, result, np.array(is_below, np.bool_)[rows.reshape(-1)]
 
-    def _threads_of(self, events: NDArray[np.void]) -> NDArray[np.int64]:
+    def _threads_of(self, events: Rows) -> Integers:
         threads = [tid if isinstance(tid, int) and abs(tid) < LIMIT else MISSING for _, tid in self._lanes]
-        result: NDArray[np.int64] = np.array([*threads, MISSING], np.int64)[events["lane"]]
+        result: Integers = np.array([*threads, MISSING], np.int64)[events["lane"]]
         return result
 
-    def _spans(self, events: NDArray[np.void]) -> NDArray[np.void]:
+    def _spans(self, events: Rows) -> Rows:
         result = np.empty(len(events), SPAN)
         for name in ("start_ns", "duration_ns", "name"):
             result[name] = events[name]
@@ -230,7 +228,7 @@ class _Reader:
         result["kind"] = np.where(result["number"] >= 0, SPAN_STEP, SPAN_FRAMEWORK)
         return result
 
-    def _overlap(self, events: NDArray[np.void]) -> NDArray[np.void]:
+    def _overlap(self, events: Rows) -> Rows:
         kinds = [_OVERLAP_NAMES.get(name.lower(), len(_OVERLAP_NAMES)) for name in self._names.names]
         result = np.empty(len(events), OVERLAP_EVENT)
         result["start_ns"], result["duration_ns"] = events["start_ns"], events["duration_ns"]
@@ -249,7 +247,7 @@ def _side(task_type: str, kind: int) -> str:
     return CPU if kind == _CPU else side_of(task_type)
 
 
-def _with_intervals(steps: NDArray[np.void]) -> NDArray[np.void]:
+def _with_intervals(steps: Rows) -> Rows:
     """`steps` by model and number, each once, and from the end of the one before it."""
     steps = steps[np.lexsort((steps["start_ns"], steps["step"], steps["model"]))]
     is_new = np.ones(len(steps), np.bool_)
@@ -261,7 +259,7 @@ def _with_intervals(steps: NDArray[np.void]) -> NDArray[np.void]:
     return steps
 
 
-def merged_steps(found: Sequence[Timeline]) -> tuple[list[str], NDArray[np.void], NDArray[np.void]]:
+def merged_steps(found: Sequence[Timeline]) -> tuple[list[str], Rows, Rows]:
     """Names, steps and reduces of several files: each may hold one iteration, or all of them."""
     names = Index()
     reduces = [np.empty(0, REDUCE)]

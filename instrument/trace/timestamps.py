@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from instrument.trace.events import EXECUTION, MISSING
+from instrument.trace.events import EXECUTION, MISSING, Integers, Rows
 from instrument.trace.text import CUT_LINE, LIMIT, Buffer, Index, Losses, decode, is_cut, scaled, spans_of_lines
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Bytes of a line that are taken at a time.
 PIECE_BYTES = 1 << 20
@@ -30,10 +27,10 @@ _EXECUTION = re.compile(rb"(\d{1,19}),([^,]{1,64})(?:,(-?\d{1,18}))?")
 #: A float64 times a factor is exact to the nanosecond for numbers with this many characters at most.
 _EXACT_CHARACTERS = 15
 
-Columns = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int64]"]
+Columns = tuple[Integers, Integers, Integers]
 
 
-def executions(data: Buffer, losses: Losses, unit_ns: int) -> tuple[list[str], NDArray[np.void]]:
+def executions(data: Buffer, losses: Losses, unit_ns: int) -> tuple[list[str], Rows]:
     """The full names of the operators, and their executions by start, as `EXECUTION`; durations are in `unit_ns`.
 
     Both `task` and `step` are missing, `stream` is the thread. Of a file that breaks off the last execution is left
@@ -93,7 +90,7 @@ class _Batch:
         self._items: list[bytes] = []
         self._operators: list[int] = []
         self._counts: list[int] = []
-        self._done: list[NDArray[np.void]] = []
+        self._done: list[Rows] = []
 
     def add(self, operator: int, piece: bytes) -> None:
         items = piece.split()
@@ -103,7 +100,7 @@ class _Batch:
         if len(self._items) >= _BATCH:
             self._convert()
 
-    def result(self) -> NDArray[np.void]:
+    def result(self) -> Rows:
         self._convert()
         return np.concatenate([np.empty(0, EXECUTION), *self._done])
 
@@ -118,9 +115,7 @@ class _Batch:
         self._items, self._operators, self._counts = [], [], []
 
 
-def _as_executions(
-    operators: NDArray[np.int32], start: NDArray[np.int64], duration: NDArray[np.int64], thread: NDArray[np.int64]
-) -> NDArray[np.void]:
+def _as_executions(operators: NDArray[np.int32], start: Integers, duration: Integers, thread: Integers) -> Rows:
     result = np.empty(len(operators), EXECUTION)
     result["start_ns"], result["duration_ns"], result["operator"], result["stream"] = start, duration, operators, thread
     result["task"] = result["step"] = MISSING

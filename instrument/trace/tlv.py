@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from instrument.trace.cpu import Memory
-from instrument.trace.events import MEMORY, MISSING, Problem
+from instrument.trace.events import MEMORY, MISSING, Problem, Rows
 from instrument.trace.text import LIMIT, Buffer, Index, Losses, decode
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _HEAD = struct.Struct("<HI")
 #: thread, flow, step, start, end; process; module, event, stage; level; graph data, stage, stack
@@ -41,7 +38,7 @@ class OpRanges(NamedTuple):
     """Ranges as `OP_RANGE`, in the order of the file; `name` is a row of `names`."""
 
     names: list[str]
-    ranges: NDArray[np.void]
+    ranges: Rows
     problems: list[Problem]
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from instrument.trace.events import MISSING
+from instrument.trace.events import MISSING, Rows
 from instrument.trace.records import TOO_LARGE, records
 from instrument.trace.step_points import BACKWARD, FORWARD, OTHER, POINT, REDUCE, STEP_END, StepTrace, trace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer, Losses
+from instrument.trace.text import Buffer, Losses
 
 RECORD = np.dtype([("tag", "<u8"), ("task", "<u2"), ("stream", "<u2"), ("cycles", "<i8")])
 FORWARD_TAG, BACKWARD_TAG = 1, 2
@@ -28,7 +23,7 @@ def decode(data: Buffer, losses: Losses, skips_first: bool = False) -> StepTrace
     return trace(points(records(data, RECORD, losses), losses), True, skips_first, losses)
 
 
-def points(found: NDArray[np.void], losses: Losses) -> NDArray[np.void]:
+def points(found: Rows, losses: Losses) -> Rows:
     """Records as marks; communications have odd tags at their start and even ones at their end."""
     tags = found["tag"]
     end_tag = end_tag_of(tags)

@@ -7,17 +7,13 @@ one before ended, whatever its model; forward and backward marks belong to the s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from instrument.trace.events import Rows
 from instrument.trace.records import TOO_LARGE, UNKNOWN_RECORDS, records
 from instrument.trace.step_points import BACKWARD, FETCH, FORWARD, OTHER, POINT, REDUCE, STEP_END, StepTrace, trace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from instrument.trace.text import Buffer, Losses
+from instrument.trace.text import Buffer, Losses
 
 RECORD = np.dtype(
     [
@@ -52,7 +48,7 @@ def decode(data: Buffer, losses: Losses, skips_first: bool = False) -> TsTrack:
     return TsTrack(trace(marks, False, skips_first, losses), kind_counts)
 
 
-def points(found: NDArray[np.void], losses: Losses) -> NDArray[np.void]:
+def points(found: Rows, losses: Losses) -> Rows:
     """Records of the kind `MARK` as marks; pairs have even tags at their start and odd ones at their end."""
     good = found["cycles"] >= 0
     losses.add(TOO_LARGE, len(found) - int(np.count_nonzero(good)))
