@@ -30,6 +30,10 @@ MESSAGES = {
 SECTIONS = {
     "train_lineage": "train", "eval_lineage": "eval", "dataset_graph": "dataset", "custom_lineage_data": "custom",
 }  # fmt: skip
+#: The section of what ran: command, commit, versions. In a file it is a dictionary of this name in the custom lineage,
+#: where the user's own values are texts and numbers. MindInsight skips dictionaries there.
+RAN = "ran"
+_RAN_ORDER = ("command", "directory", "host", "device", "git", "versions", "python", "platform")
 _EVENT = MINDSPORE.type("LineageEvent", raw=tuple(message for _, message in MESSAGES.values()))
 
 CustomValue = str | int | float
@@ -74,6 +78,23 @@ def _info(key: str, value: CustomValue) -> dict[str, Value]:
     return {"map_double": {key: float(value)}} if _is_double(value) else {"map_str": {key: str(value)}}
 
 
+def ran_message(facts: Mapping[str, object]) -> bytes:
+    """Return a serialised `UserDefinedInfo` with what ran: texts, ints, and dictionaries of these."""
+    return MINDSPORE.type("UserDefinedInfo").encode(user_info=[{"map_dict": {RAN: _nested(facts)}}])
+
+
+def _nested(facts: Mapping[str, object]) -> dict[str, Value]:
+    result: dict[str, Any] = {}
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            result.setdefault("map_dict", {})[key] = _nested(value)
+        elif isinstance(value, int):
+            result.setdefault("map_int32", {})[key] = value
+        else:
+            result.setdefault("map_str", {})[key] = _valid(str(value))
+    return result
+
+
 def _is_double(value: int) -> bool:
     try:
         return int(float(value)) == value
@@ -113,6 +134,16 @@ def to_dict(lineage: Lineage) -> dict[str, Any]:
     if "path" in result.get("model", {}):
         result["model"]["path"] = _json(result["model"]["path"])
     return result
+
+
+def by_section(what: str, fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the fields of a lineage by section; what ran is apart from the user's own custom lineage."""
+    if what != "custom_lineage_data" or not isinstance(fields.get(RAN), dict):
+        return {SECTIONS[what]: fields}
+    custom = {name: value for name, value in fields.items() if name != RAN}
+    order = {name: place for place, name in enumerate(_RAN_ORDER)}
+    ran = dict(sorted(fields[RAN].items(), key=lambda fact: order.get(fact[0], len(order))))
+    return {RAN: ran, **({SECTIONS[what]: custom} if custom else {})}
 
 
 def _json(text: str) -> Any:
@@ -163,7 +194,7 @@ def _parameters(message: Message) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- TensorBoard's dialect
 
-#: Facts by name, under the sections train, eval, dataset, custom and hparams.
+#: Facts by name, under the sections train, eval, dataset, custom, ran and hparams.
 Sections = Mapping[str, Mapping[str, Any]]
 
 #: Where metrics and texts of the lineage are; user's tags hardly begin so.
@@ -189,7 +220,8 @@ def sections(lineages: Iterable[Lineage]) -> dict[str, dict[str, Any]]:
             fields = to_dict(lineage)
         except CorruptMessage as error:
             fields = {"damaged": str(error)}
-        result.setdefault(SECTIONS[lineage.what], {}).update(fields)
+        for section, part in by_section(lineage.what, fields).items():
+            result.setdefault(section, {}).update(part)
     return result
 
 

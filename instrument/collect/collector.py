@@ -62,9 +62,11 @@ class SummaryCollector(Callback):
         num_process: worker processes that write; 0 writes in this process. Default: half of the cores, at most 4.
         collect_specified_data: what to collect, by the keys `collect_metric` (loss, learning rate and evaluation),
             `collect_graph`, `collect_train_lineage`, `collect_eval_lineage`, `collect_input_data`,
-            `collect_dataset_graph` (all bool), `histogram_regular` (which parameters get histograms: a regular
-            expression matched at the start of their names; None for the first five) and `collect_landscape` (a
-            dictionary with `intervals`, and optionally `landscape_size`, `unit`, `num_samples`, `create_landscape`).
+            `collect_dataset_graph`, `collect_provenance` (what ran: command, git commit, versions, device),
+            `collect_patch` (the uncommitted changes too; off by default), all bool; `histogram_regular` (which
+            parameters get histograms: a regular expression matched at the start of their names; None for the first
+            five) and `collect_landscape` (a dictionary with `intervals`, and optionally `landscape_size`, `unit`,
+            `num_samples`, `create_landscape`).
         keep_default_action: whether keys that are not specified keep their default, which is to collect.
         custom_lineage_data: facts of your own about the run: a dictionary of str, int and float by name.
             `MINDINSIGHT_HYPER_CONFIG` in the environment adds those of a tuner.

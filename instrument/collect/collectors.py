@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from instrument import framework
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
-from instrument.collect import convert, lineage, sources, validate
+from instrument.collect import convert, lineage, provenance, sources, validate
 from instrument.collect.options import Specified
 from instrument.values import AnyItem, MessageItem, ScalarItem
 
@@ -121,6 +121,8 @@ class Collectors:
         items: list[AnyItem | None] = []
         if self._specified.switches["collect_dataset_graph"]:
             items.append(self.attempt("dataset graph", lambda: lineage.dataset_graph(params.train_dataset)))
+        if self._specified.switches["collect_provenance"]:
+            items.append(self.attempt("provenance", self._provenance))
         if self._custom:
             items.append(self.attempt("custom lineage", self._custom_lineage))
         if self._specified.switches["collect_train_lineage"]:
@@ -136,6 +138,10 @@ class Collectors:
 
     def _custom_lineage(self) -> MessageItem:
         return MessageItem("custom_lineage_data", "custom_lineage_data", lineage_codec.custom_message(self._custom))
+
+    def _provenance(self) -> MessageItem:
+        facts = provenance.provenance(self._specified.switches["collect_patch"])
+        return MessageItem("custom_lineage_data", "custom_lineage_data", lineage_codec.ran_message(facts))
 
     def at_the_end(self, params: Any, outputs: Any) -> list[AnyItem]:
         """Return the lineage of the training; `outputs` are those of the network in its last step."""

@@ -30,10 +30,11 @@ _SWITCHES = (
     "collect_eval_lineage",
     "collect_input_data",
     "collect_dataset_graph",
+    "collect_provenance",
 )
 _LANDSCAPE_KEYS = ("landscape_size", "unit", "num_samples", "create_landscape", "intervals")
 _CREATE = {"train": True, "result": True}
-_SPECIFIED_KEYS = (*_SWITCHES, "histogram_regular", "collect_landscape")
+_SPECIFIED_KEYS = (*_SWITCHES, "collect_patch", "histogram_regular", "collect_landscape")
 
 
 def check_int(name: str, value: object, least: int) -> int:
@@ -237,7 +238,10 @@ class Specified:
             )
         landscape = given.get("collect_landscape")
         return cls(
-            {name: check_bool(name, given.get(name, keeps)) for name in _SWITCHES},
+            {
+                **{name: check_bool(name, given.get(name, keeps)) for name in _SWITCHES},
+                "collect_patch": check_bool("collect_patch", given.get("collect_patch", False)),
+            },
             keeps or "histogram_regular" in given,
             _pattern(given.get("histogram_regular")),
             # An empty dictionary asks for nothing; a landscape's weights are only kept where somebody asks for them.

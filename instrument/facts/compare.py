@@ -14,7 +14,7 @@ from instrument.runs.run import Run
 #: Names of a training lineage, by how they begin and end, that are results and no set-up.
 _RESULTS = ("train.algorithm.loss", "train.model.")
 _RESULT_ENDS = (".last_learning_rate",)
-_SETUP = ("train", "dataset", "custom")
+_SETUP = ("train", "dataset", "custom", "ran")
 _SUMMARY = (
     "points", "last", "last_step", "nan_count", "positive_infinity_count", "negative_infinity_count",
     "first_nonfinite_step",

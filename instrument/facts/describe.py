@@ -13,6 +13,7 @@ hold against these rows, is their type.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from instrument.analyse.layout import number
 from instrument.codec import graph as graph_codec
+from instrument.codec.lineage import RAN
 from instrument.errors import CorruptMessage
 from instrument.eventfile import names
 from instrument.eventfile.access import OpenFile
@@ -92,9 +94,13 @@ def _losses(run: Run) -> dict[str, int]:
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and the value of each leaf of nested dictionaries and lists, as in `train.algorithm.network`.
 
-    The leaves of a data pipeline are its stages: `dataset.stage_1`, ...
+    The leaves of a data pipeline are its stages: `dataset.stage_1`, ... A patch is told by its number of lines and a
+    digest.
     """
-    if path == "dataset" and isinstance(value, dict) and "op_type" in value:
+    if path == f"{RAN}.git.patch" and isinstance(value, str):
+        digest = hashlib.sha256(value.encode(errors="surrogateescape")).hexdigest()[:8]
+        yield path, f"{len(value.splitlines())} lines (sha256 {digest})"
+    elif path == "dataset" and isinstance(value, dict) and "op_type" in value:
         yield from ((f"{path}.{name}", text) for name, text in stages(value))
     elif isinstance(value, dict) and (value or not path):
         for key, inner in value.items():

@@ -26,7 +26,7 @@ from instrument.suggestions import closest
 #: Computes the value of a node for a row.
 Rule = Callable[[Mapping[str, object]], Any]
 #: Sections of a lineage, in the order in which a name is looked for.
-_ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset")
+_ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset", "ran")
 _LONGEST = 2000
 _OPERATIONS: dict[type, Callable[[Any, Any], object]] = {
     ast.Add: operator.add,
@@ -58,7 +58,7 @@ class NoSuchColumn(WrongExpression):
 def resolve(name: str, columns: Iterable[str]) -> str:
     """Return the column of a name: the one that has it, or else the shortest that ends in `.name`.
 
-    If several sections have one, the first of train, eval, best, best_step, custom and dataset counts.
+    If several sections have one, the first of train, eval, best, best_step, custom, dataset and ran counts.
 
     Raises:
         NoSuchColumn: there is none.

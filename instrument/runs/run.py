@@ -170,7 +170,7 @@ class Run(HtmlView):
 
     @property
     def lineage(self) -> dict[str, dict[str, Any]]:
-        """The run's origin, under the keys train, eval, dataset and custom; those not recorded are absent.
+        """The run's origin, under the keys train, eval, dataset, custom and ran; those not recorded are absent.
 
         Of TensorBoard's files `hparams` are the hyper-parameters.
 

@@ -183,8 +183,8 @@ class RunData:
             except CorruptMessage as error:
                 self.note(replace(place, reason=str(error)))
                 continue
-            key = lineage.SECTIONS[record.what]
-            result[key] = {**result.get(key, {}), **fields} if key == "custom" else fields
+            for key, part in lineage.by_section(record.what, fields).items():
+                result[key] = {**result.get(key, {}), **part} if key == "custom" else part
         return result
 
     def _lineage_records(self) -> Iterator[LineageRecord]:

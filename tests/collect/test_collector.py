@@ -37,7 +37,7 @@ def losses(step: int, params: Any) -> None:
 
 
 def test_a_short_training_is_whole(tmp_path: Path) -> None:
-    """One step is enough: loss, learning rate, input, histograms, lineage and dataset graph are in the files."""
+    """One step is enough: loss, learning rate, input, histograms, lineage, dataset graph and what ran are in the files."""
     Loop(collector(tmp_path)).train([1])
     run = read(tmp_path)
     assert run.tags() == {
@@ -45,7 +45,7 @@ def test_a_short_training_is_whole(tmp_path: Path) -> None:
         "image": ["input_data/auto"],
         "histogram": ["bias/auto", "weight/auto"],
     }
-    assert sorted(run.lineage) == ["dataset", "train"]
+    assert sorted(run.lineage) == ["dataset", "ran", "train"]
     assert (steps(run), run.scalars("loss/auto")[1], run.scalars("learning_rate/auto")[1]) == ([1], 0.25, 0.5)
 
 

@@ -130,7 +130,7 @@ def test_a_training_has_its_hyperparameters_from_the_first_step(tmp_path: Path, 
     assert {"loss/auto", "learning_rate/auto", "lineage/train/loss"} == set(run.tags()["scalar"])
     assert (run.tags()["image"], run.tags()["histogram"]) == (["input_data/auto"], ["bias/auto", "weight/auto"])
     if dialect == "both":
-        assert sorted(read(tmp_path).lineage) == ["custom", "dataset", "train"]
+        assert sorted(read(tmp_path).lineage) == ["custom", "dataset", "ran", "train"]
         assert read(tmp_path).scalars("loss/auto").step.tolist() == [1, 2, 3]
 
 

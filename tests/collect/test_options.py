@@ -260,10 +260,10 @@ def test_methods_take_what_mindspores_take(method: str) -> None:
 
 
 def test_defaults_collect_everything_but_a_landscape() -> None:
-    """Without options all six switches are on and the first parameters get histograms."""
+    """Without options all switches but the patch are on, and the first parameters get histograms."""
     specified = Specified.check(None, True)
-    assert set(specified.switches.values()) == {True}
-    assert len(specified.switches) == 6
+    assert {name for name, is_on in specified.switches.items() if not is_on} == {"collect_patch"}
+    assert len(specified.switches) == 8
     assert (specified.histograms, specified.histogram_pattern, specified.landscape) == (True, None, None)
 
 

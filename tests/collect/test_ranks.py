@@ -72,7 +72,7 @@ def test_the_first_rank_tells_of_the_run(tmp_path: Path, launched: Callable[...,
     assert run.ranks == [0, 1]
     assert run.of_rank(0).tags() == run.of_rank(1).tags()
     assert "eval/accuracy/auto" in run.of_rank(1).tags()["scalar"]
-    assert sorted(run.of_rank(0).lineage) == ["custom", "dataset", "eval", "train"]
+    assert sorted(run.of_rank(0).lineage) == ["custom", "dataset", "eval", "ran", "train"]
     assert run.of_rank(1).lineage == {}
     assert len(list(tmp_path.glob("*_lineage"))) == 1
     assert len(list((tmp_path / "ckpt_dir").glob("*.ckpt"))) == 3
@@ -83,7 +83,7 @@ def test_every_rank_tells_of_the_run_when_asked(tmp_path: Path, launched: Callab
     """`on_every_rank` is for networks that differ; a landscape's weights are those of the first even so."""
     launched(RANK_ID="1", RANK_SIZE="2")
     train(tmp_path, on_every_rank=True, collect_specified_data=LANDSCAPE)
-    assert sorted(read(tmp_path).lineage) == ["custom", "dataset", "eval", "train"]
+    assert sorted(read(tmp_path).lineage) == ["custom", "dataset", "eval", "ran", "train"]
     assert not (tmp_path / "ckpt_dir").exists()
     with pytest.raises(TypeError, match="on_every_rank is 1 of type int; expected True or False"):
         SummaryCollector(tmp_path, on_every_rank=1)  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ def _texts(rows: list[Row], wanted: list[str], columns: list[str]) -> Iterator[s
 def _rank(column: str) -> int:
     """Return how early a column is hidden: results last, stages of the data first."""
     section = column.partition(".")[0]
-    return {"eval": 1, "best": 1, "train": 2, "custom": 2, "best_step": 4, "dataset": 5}.get(section, 3)
+    return {"eval": 1, "best": 1, "train": 2, "custom": 2, "best_step": 4, "dataset": 5, "ran": 6}.get(section, 3)
 
 
 def _short(column: str, columns: list[str]) -> str:
