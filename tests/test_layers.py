@@ -85,6 +85,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
+        "atomic_write",
         "wording",
         "collect",
         "write",
