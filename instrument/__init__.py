@@ -90,7 +90,7 @@ if not TYPE_CHECKING:  # to a type checker this would say that any name is there
         try:
             module_name, attribute = _HOMES[name]
         except KeyError:
-            from instrument.suggestions import did_you_mean
+            from instrument.wording import did_you_mean
 
             hint = "" if name.startswith("_") else did_you_mean(name, __all__)
             raise AttributeError(f"module 'instrument' has no attribute {name!r}{hint}") from None

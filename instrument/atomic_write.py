@@ -23,9 +23,10 @@ def replacing(path: str, mode: str = "xb", **options: Any) -> Iterator[IO[Any]]:
         with open(temporary, mode, **options) as file:
             yield file
         os.replace(temporary, path)
-    except BaseException as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename == temporary:
+    except OSError as error:
+        if error.filename == temporary:
             error.filename = path  # the user knows the file by its own name
         raise
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)

@@ -31,7 +31,7 @@ def socket_pair(kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, socket.s
     first, second = socket.socketpair(socket.AF_UNIX, kind)
     try:
         return _moved(first), _moved(second)
-    except BaseException:
+    except OSError:
         first.close()
         second.close()
         raise

@@ -30,7 +30,6 @@ from instrument.codec import text as text_codec
 from instrument.collect import options
 from instrument.errors import NoSuchRun
 from instrument.ringfile.commit import Diagnostic
-from instrument.suggestions import closest
 from instrument.values import (
     KINDS,
     LINEAGE_KINDS,
@@ -42,6 +41,7 @@ from instrument.values import (
     MessageItem,
     StagedArray,
 )
+from instrument.wording import closest
 from instrument.write.sink import Stats
 
 __all__ = ["CapturedPoints", "CapturedRecord", "CapturedRecords", "capture_records"]

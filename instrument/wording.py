@@ -1,11 +1,18 @@
-"""Lists of words and numbers in messages."""
+"""Words of messages: lists of names and numbers, and what a misspelt name may have meant."""
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 _QUOTED_CHARACTERS = 60
 _QUOTED_NAMES, _RANGES = 5, 8
+#: Comparing takes the square of the length: names of thousands of characters would take minutes.
+_COMPARED_CHARACTERS = 200
+_CUTOFF = 0.6
+#: How near a name is that a word abbreviates: by the initials of its parts, or as the beginning of one of them.
+_INITIALS, _BEGINNING = 0.9, 0.75
 
 
 def listed(words: Sequence[str], most: int) -> str:
@@ -39,3 +46,40 @@ def ranges(numbers: Iterable[int]) -> str:
     if len(words) > _RANGES:
         return f"{', '.join(words[:_RANGES])} and others up to {ends[-1][1]}"
     return ", ".join(words)
+
+
+def closest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """Return up to `count` names that come nearest to `word`, the nearest first; none where nothing is near."""
+    word = word[:_COMPARED_CHARACTERS].lower()
+    scored = [(_likeness(word, name.lower()), name) for name in known if len(name) <= _COMPARED_CHARACTERS]
+    near = sorted((-score, place, name) for place, (score, name) in enumerate(scored) if score >= _CUTOFF)
+    return [name for _, _, name in near[:count]]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'name'?" for the end of a message, or nothing where no name is near."""
+    near = closest(word, known)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """Return in words which names come near to one that is not there, or which there are if none is near."""
+    near = closest(name, names, _QUOTED_NAMES)
+    if not near:
+        return f"it has {quoted_list(names) or 'none at all'}"
+    return f"the nearest {'are' if len(near) > 1 else 'is'} {quoted_list(near)}"
+
+
+def _likeness(word: str, name: str) -> float:
+    """Return a number from 0 (nothing in common) to 1 (the same)."""
+    parts = [part for part in re.split(r"[\W_]+", name) if part]
+    score = 0.0
+    if len(word) > 1:
+        if word == "".join(part[0] for part in parts) or word == "".join(part[0] for part in parts[-len(word) :]):
+            score = _INITIALS
+        elif any(part.startswith(word) for part in parts):
+            score = _BEGINNING
+    matcher = difflib.SequenceMatcher(None, name, word)
+    if matcher.real_quick_ratio() >= _CUTOFF and matcher.quick_ratio() >= _CUTOFF:
+        score = max(score, matcher.ratio())
+    return score

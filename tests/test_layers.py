@@ -22,7 +22,6 @@ PACKAGE = ROOT / "instrument"
 ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
-    "suggestions": {"wording"},
     "atomic_write": set(),
     "wording": set(),
     "forks": set(),
@@ -70,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     # `Profiler.analyse` explains what was recorded; what it imports for that stands in functions.
     "profiler": {
         "analyse",
-        "suggestions",
+        "wording",
         "write",
         "codec",
         "eventfile",
@@ -85,6 +84,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
+        "atomic_write",
         "wording",
         "collect",
         "write",
@@ -105,7 +105,7 @@ ALLOWED: dict[str, set[str]] = {
         "write",
         "ringfile",
         "codec",
-        "suggestions",
+        "wording",
         "values",
         "errors",
         "numpy",
@@ -129,7 +129,6 @@ ALLOWED: dict[str, set[str]] = {
     },
     "runs": {
         "analyse",
-        "suggestions",
         "wording",
         "ringfile",
         "codec",
@@ -142,9 +141,8 @@ ALLOWED: dict[str, set[str]] = {
         "pandas",
     },
     # Plain values of runs, which every output stands on: no terminal, no HTML, no options.
-    "facts": {"suggestions", "wording", "analyse", "runs", "codec", "eventfile", "values", "errors", "paths", "numpy"},
+    "facts": {"wording", "analyse", "runs", "codec", "eventfile", "values", "errors", "paths", "numpy"},
     "show": {
-        "suggestions",
         "wording",
         "atomic_write",
         "facts",

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from instrument.suggestions import closest
+from instrument.wording import closest
 
 #: Computes the value of a node for a row.
 Rule = Callable[[Mapping[str, object]], Any]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from instrument.runs.frames import matches
 from instrument.runs.run import Run
-from instrument.suggestions import nearest
-from instrument.wording import quoted, quoted_list
+from instrument.wording import nearest, quoted, quoted_list
 
 _GLOB = frozenset("*?[")
 

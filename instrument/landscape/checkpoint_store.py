@@ -4,7 +4,7 @@
         state.json     what the values depend on beside the plane
         samples.npz    the samples of all points
         points.log     one record a finished point, appended as it comes
-        plane.npz, callback.pkl     for other processes only
+        plane.pkl, callback.pkl     for other processes only
 
 The digest is that of the job: another job has another folder. A record carries a checksum; a process that was killed in
 the middle of one leaves a record that is cut off by the next. Names of files and fields stay as they are: computations
@@ -17,11 +17,11 @@ import errno
 import fcntl
 import json
 import os
+import pickle
 import re
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
@@ -29,12 +29,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.atomic_write import replacing
 from instrument.errors import InstrumentError
 from instrument.landscape.forward import Form
-from instrument.landscape.samples import Samples
+from instrument.landscape.model_parts import Samples
+from instrument.landscape.plane import Plane
 
 FOLDER = "landscape_unfinished"
-_STATE, _SAMPLES, _POINTS, _PLANE, _CALLBACK = "state.json", "samples.npz", "points.log", "plane.npz", "callback.pkl"
+_STATE, _SAMPLES, _POINTS, _PLANE, _CALLBACK = "state.json", "samples.npz", "points.log", "plane.pkl", "callback.pkl"
 _CRC = struct.Struct("<I")
 
 
@@ -112,19 +114,19 @@ class CheckpointStore:
     def begin(self, state: StoredState, samples: Samples) -> None:
         """Remove all points, and store what new ones will depend on."""
         os.ftruncate(self._file, 0)
-        self._write(_SAMPLES, lambda path: _save_arrays(path, samples.arrays()))
-        self._write(_STATE, lambda path: _save_bytes(path, json.dumps(asdict(state)).encode()))
+        arrays: dict[str, Any] = dict(samples.arrays())  # NumPy 1.26 would take allow_pickle for the name of an array
+        with replacing(os.path.join(self.path, _SAMPLES)) as file:
+            np.savez(file, **arrays)
+        self._write(_STATE, json.dumps(asdict(state)).encode())
 
-    def share(self, plane: Mapping[str, NDArray[np.generic]], callback: bytes) -> None:
+    def share(self, plane: Plane, callback: bytes) -> None:
         """Write what worker processes need besides."""
-        self._write(_PLANE, lambda path: _save_arrays(path, plane))
-        self._write(_CALLBACK, lambda path: _save_bytes(path, callback))
+        self._write(_PLANE, pickle.dumps(plane))
+        self._write(_CALLBACK, callback)
 
-    def _write(self, name: str, write: Callable[[str], None]) -> None:
-        """Write a file whole, or not at all."""
-        path = os.path.join(self.path, name)
-        write(path + ".part")
-        os.replace(path + ".part", path)
+    def _write(self, name: str, data: bytes) -> None:
+        with replacing(os.path.join(self.path, name)) as file:
+            file.write(data)
 
     # ------------------------------------------------------------------ finished points
 
@@ -161,27 +163,12 @@ class CheckpointStore:
 def _load(directory: str) -> tuple[StoredState, Samples]:
     with open(os.path.join(directory, _STATE), encoding="utf-8") as file:
         state = StoredState(**json.load(file))
-    return state, Samples.of(_load_arrays(os.path.join(directory, _SAMPLES)))
+    with np.load(os.path.join(directory, _SAMPLES), allow_pickle=False) as arrays:
+        return state, Samples.of({name: arrays[name] for name in arrays.files})
 
 
-def _load_arrays(path: str) -> dict[str, NDArray[np.generic]]:
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
-def shared(directory: str) -> tuple[StoredState, Samples, dict[str, NDArray[np.generic]], bytes]:
-    """Return state, samples, arrays of the plane and pickled callback from the folder of another process."""
+def shared(directory: str) -> tuple[StoredState, Samples, Plane, bytes]:
+    """Return state, samples, plane and pickled callback from the folder of another process."""
     state, samples = _load(directory)
-    with open(os.path.join(directory, _CALLBACK), "rb") as file:
-        return state, samples, _load_arrays(os.path.join(directory, _PLANE)), file.read()
-
-
-def _save_arrays(path: str, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-    named: dict[str, Any] = dict(arrays)  # NumPy 1.26 would take allow_pickle for the name of an array
-    with open(path, "wb") as file:
-        np.savez(file, **named)
-
-
-def _save_bytes(path: str, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
+    with open(os.path.join(directory, _PLANE), "rb") as plane, open(os.path.join(directory, _CALLBACK), "rb") as file:
+        return state, samples, pickle.load(plane), file.read()

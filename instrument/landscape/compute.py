@@ -5,28 +5,32 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TextIO
 
 import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument import framework
 from instrument._version import __version__
-from instrument.landscape import samples
 from instrument.landscape.checkpoint_store import CheckpointStore, StoredState
 from instrument.landscape.dispatch import Dispatcher, Evaluator, Rows, Values, evaluate_here, pickled
 from instrument.landscape.forward import Form, Forward
-from instrument.landscape.model_parts import NETWORK_ERRORS, Callback, EvaluationError, Parts
+from instrument.landscape.model_parts import Callback, EvaluationError, Parts, Samples, take_samples
 from instrument.landscape.plane import Plane
-from instrument.landscape.progress import Progress, Report
-from instrument.landscape.samples import Samples
 from instrument.landscape.weights import Tensors
 
 log = logging.getLogger("instrument")
+
+#: Points done, points in all, seconds left (None before there is a rate).
+Report = Callable[[int, int, "float | None"], object]
+_EVERY_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def _digest(job: Job) -> str:
 def _begin(job: Job, store: CheckpointStore, stack: ExitStack) -> tuple[StoredState, Samples, Forward]:
     """Return samples and form of the computation: those of an earlier process if its points can be used."""
     options = job.options
-    taken = samples.take(options.parts.dataset, options.samples)
+    taken = take_samples(options.parts.dataset, options.samples)
     metrics = {name: options.parts.metrics[name] for name in options.metrics}
     earlier = store.load()
     if earlier is not None and earlier[0].versions == _versions() and _can_resume(job, earlier[1], taken):
@@ -119,7 +123,7 @@ def _begin(job: Job, store: CheckpointStore, stack: ExitStack) -> tuple[StoredSt
             return state, taken, forward
         log.info("%s: the loss at the last checkpoint is another than before; all points are computed anew.", job.tag)
         forward.close()
-        taken = samples.take(options.parts.dataset, options.samples)
+        taken = take_samples(options.parts.dataset, options.samples)
     forward = stack.enter_context(Forward(options.parts, taken, metrics))
     state = _first_state(job, forward, taken)
     store.begin(state, taken)
@@ -131,7 +135,7 @@ def _origin(job: Job, forward: Forward, form: Form) -> Values | None:
     try:
         forward.use(form)
         return Evaluator(forward, job.plane).at_point(job.plane.origin_point)
-    except NETWORK_ERRORS as error:
+    except framework.OPERATOR_ERRORS as error:
         log.debug("The form %s cannot be taken: %s", form, error)
         return None
 
@@ -141,7 +145,7 @@ def _can_resume(job: Job, before: Samples, now: Samples) -> bool:
     if before.digest() == now.digest():
         return True
     options = job.options
-    shuffles = samples.take(options.parts.dataset, options.samples).digest() != now.digest()
+    shuffles = take_samples(options.parts.dataset, options.samples).digest() != now.digest()
     log.info(
         "%s: %s", job.tag,
         "the dataset shuffles; the samples of the points that are finished are used for the others too." if shuffles
@@ -160,7 +164,7 @@ def _first_state(job: Job, forward: Forward, taken: Samples) -> StoredState:
         origin = Evaluator(forward, plane).at_point(plane.origin_point)
     except EvaluationError:
         raise
-    except NETWORK_ERRORS as error:
+    except framework.OPERATOR_ERRORS as error:
         raise EvaluationError(
             f"The network cannot be evaluated on the samples of callback_fn: {type(error).__name__}: {error}"
         ) from error
@@ -231,5 +235,70 @@ def _evaluation(job: Job, evaluator: Evaluator, store: CheckpointStore) -> Calla
     executor = job.options.executor
     if executor is None:
         return lambda points: evaluate_here(points, evaluator)
-    store.share(job.plane.arrays(), pickled(job.options.callback))
+    store.share(job.plane, pickled(job.options.callback))
     return Dispatcher(executor, evaluator, store.path, seconds).rows
+
+
+# ---------------------------------------------------------------- what the user sees meanwhile
+
+
+class Progress:
+    """Count points; write to a terminal only. What was done before this process does not count for the rate."""
+
+    def __init__(
+        self, title: str, total: int, done: int, report: Report | None = None,
+        stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._title, self._total, self.done, self._first = title, total, done, done
+        self._report, self._clock = report, clock
+        stream = sys.stderr if stream is None else stream
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._started, self._last = clock(), -_EVERY_SECONDS
+        self._width = 0
+
+    @property
+    def rate(self) -> float:
+        """Return points a second, 0 before there is one."""
+        elapsed = self._clock() - self._started
+        return (self.done - self._first) / elapsed if elapsed > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        return (self._total - self.done) / self.rate if self.rate > 0 else None
+
+    def step(self, count: int = 1) -> None:
+        self.done += count
+        now = self._clock()
+        if now - self._last >= _EVERY_SECONDS or self.done >= self._total:
+            self._last = now
+            if self._report is not None:
+                self._report(self.done, self._total, self.seconds_left)
+            self._show(self._line())
+
+    def close(self) -> None:
+        """End the line."""
+        if self._stream is not None and self._width:
+            self._stream.write("\n")
+            self._stream.flush()
+            self._width = 0
+
+    def _line(self) -> str:
+        left = self.seconds_left
+        words = "" if left is None else f", {self.rate:.3g}/s, {clock_words(left)} left"
+        return f"{self._title}: {self.done}/{self._total} points{words}"
+
+    def _show(self, line: str) -> None:
+        if self._stream is not None:
+            self._stream.write("\r" + line.ljust(self._width))
+            self._stream.flush()
+            self._width = len(line)
+
+
+def clock_words(seconds: float) -> str:
+    """Return `"12 s"`, `"3 min 12 s"` or `"2 h 3 min"`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -133,7 +133,7 @@ def _close() -> None:
 
 def _open(directory: str) -> tuple[Evaluator, list[float]]:
     """Make the network anew, as the process that began made it."""
-    state, samples, arrays, callback = checkpoint_store.shared(directory)
+    state, samples, plane, callback = checkpoint_store.shared(directory)
     _end_with_parent()
     device = state.versions["device"]
     if mindspore.get_context("device_target") != device:
@@ -142,7 +142,7 @@ def _open(directory: str) -> tuple[Evaluator, list[float]]:
     parts = parts_of(unpickled(callback)())
     forward = Forward(parts, samples, {name: parts.metrics[name] for name in state.metrics})
     forward.use(state.form)
-    return Evaluator(forward, Plane.of(arrays)), state.origin
+    return Evaluator(forward, plane), state.origin
 
 
 @functools.cache

@@ -11,18 +11,17 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import mindspore
 import numpy as np
-from mindspore import nn, ops
+from mindspore import Parameter, Tensor, nn, ops, train
 from numpy.typing import NDArray
 
+from instrument import framework
 from instrument.collect import ops as summary_operators
 from instrument.collect.convert import to_array
 from instrument.landscape.im2col import convolutions, first_convolution, im2col, with_columns, with_im2col
-from instrument.landscape.model_parts import NETWORK_ERRORS, EvaluationError, Parts
-from instrument.landscape.samples import Batch, Samples
+from instrument.landscape.model_parts import Batch, EvaluationError, Parts, Samples
 from instrument.landscape.weights import Tensors
 
 log = logging.getLogger("instrument")
@@ -56,7 +55,7 @@ class Forward:
         metrics: further values, by name, of the same pass.
     """
 
-    def __init__(self, parts: Parts, samples: Samples, metrics: Mapping[str, Any]) -> None:
+    def __init__(self, parts: Parts, samples: Samples, metrics: Mapping[str, train.Metric]) -> None:
         self.parts = parts
         self.parameters = parts.parameters
         self._metrics = dict(metrics)
@@ -65,11 +64,10 @@ class Forward:
         self._stack.enter_context(summary_operators.ignored())
         self._stack.enter_context(_kept(parts, self.parameters))
         self._form_stack = self._stack.enter_context(ExitStack())
-        self._cell: Any = None
-        self._gradient_cell: Any = None
-        self._batches: list[tuple[Any, ...]] = []
+        self._cell: nn.Cell | None = None
+        self._gradient_cell: _Gradient | None = None
+        self._batches: list[tuple[Tensor, ...]] = []
         self._sizes: list[int] = []
-        self._last: Tensors = {}
 
     def __enter__(self) -> Forward:
         return self
@@ -92,10 +90,11 @@ class Forward:
         for name, values in tensors.items():
             parameter = self.parameters[name]
             # A copy of MindSpore's own: memory that is aligned otherwise could round otherwise.
-            parameter.set_data(mindspore.Tensor(np.ascontiguousarray(values), parameter.dtype))
+            parameter.set_data(Tensor(np.ascontiguousarray(values), parameter.dtype))
 
     def values(self) -> NDArray[np.float64]:
         """Return loss and metrics (1 + metrics,) with the weights as they are, means over the samples."""
+        assert self._cell is not None, "use() or choose() comes first"
         total = 0.0
         for metric in self._metrics.values():
             metric.clear()
@@ -119,18 +118,18 @@ class Forward:
         samples = self._samples.joined() if form.joined else self._samples
         batches = self._laid_out(first, samples.batches) if form.early else samples.batches
         self._sizes = samples.sizes
-        self._batches = [tuple(map(mindspore.Tensor, batch)) for batch in batches]
+        self._batches = [tuple(map(Tensor, batch)) for batch in batches]
         self._cell = self.parts.cell(with_output=bool(self._metrics))
         self._cell.set_train(False)
         self._gradient_cell = None
 
-    def _first_convolution(self) -> Any:
+    def _first_convolution(self) -> nn.Conv2d | None:
         """Return the convolution that is given the samples as they are, or None."""
         batch = tuple(column[:1] for column in self._samples.batches[0])
         cell = self.parts.cell(with_output=False)
-        return first_convolution(self.parts.network, lambda: cell(*map(mindspore.Tensor, batch)), batch[0])
+        return first_convolution(self.parts.network, lambda: cell(*map(Tensor, batch)), batch[0])
 
-    def _laid_out(self, cell: Any, batches: Sequence[Batch]) -> Sequence[Batch]:
+    def _laid_out(self, cell: nn.Conv2d | None, batches: Sequence[Batch]) -> Sequence[Batch]:
         """Return the batches with windows instead of samples, and let the convolution take them."""
         if cell is None:
             raise EvaluationError("The network does not give the samples to a convolution as they are.")
@@ -157,7 +156,7 @@ class Forward:
         plain = Form(is_graph, False, False)
         try:
             wanted = self._losses(plain, places)
-        except NETWORK_ERRORS:
+        except framework.OPERATOR_ERRORS:
             if is_graph:
                 raise
             plain = Form(True, False, False)  # MindSpore 2.10 on NumPy 2 fails at some operators outside of graphs
@@ -171,7 +170,7 @@ class Forward:
         for form in dict.fromkeys(forms):
             try:
                 losses = self._losses(form, places)
-            except NETWORK_ERRORS as error:  # the plain form has worked; this one is only quicker
+            except framework.OPERATOR_ERRORS as error:  # the plain form has worked; this one is only quicker
                 log.debug("The form %s cannot be taken: %s", form, error)
                 continue
             difference = _difference(losses, wanted)
@@ -204,27 +203,27 @@ class Forward:
 
 
 class _First(nn.Cell):
-    def __init__(self, cell: Any) -> None:
+    def __init__(self, cell: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.cell = cell
 
-    def construct(self, *columns: Any) -> Any:
+    def construct(self, *columns: Tensor) -> Tensor:
         return self.cell(*columns)[0]
 
 
 class _Gradient(nn.Cell):
-    def __init__(self, cell: Any, parameters: Sequence[Any]) -> None:
+    def __init__(self, cell: nn.Cell, parameters: Sequence[Parameter]) -> None:
         super().__init__(auto_prefix=False)
         self.names = [parameter.name for parameter in parameters]  # one cell is compiled once
         self.cell = _First(cell)
         self.weights = mindspore.ParameterTuple(parameters)
         self.operator = ops.GradOperation(get_by_list=True)
 
-    def construct(self, *columns: Any) -> Any:
-        return self.operator(self.cell, self.weights)(*columns)
+    def construct(self, *columns: Tensor) -> tuple[Tensor, ...]:
+        return self.operator(self.cell, self.weights)(*columns)  # type: ignore[no-any-return]
 
 
-def _number(name: str, metric: Any) -> float:
+def _number(name: str, metric: train.Metric) -> float:
     """Return the value of a metric.
 
     Raises:
@@ -259,7 +258,7 @@ def _graph_mode() -> Iterator[None]:
 
 
 @contextmanager
-def _kept(parts: Parts, parameters: Mapping[str, Any]) -> Iterator[None]:
+def _kept(parts: Parts, parameters: Mapping[str, Parameter]) -> Iterator[None]:
     """Give the network its parameters, and all cells their mode, back after the block."""
     before = {name: to_array(parameter, name)[0].copy() for name, parameter in parameters.items()}
     modes = [(cell, cell.training) for cell in [*parts.cells, *dict(parts.network.cells_and_names()).values()]]
@@ -267,6 +266,6 @@ def _kept(parts: Parts, parameters: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         for name, values in before.items():
-            parameters[name].set_data(mindspore.Tensor(values, parameters[name].dtype))
+            parameters[name].set_data(Tensor(values, parameters[name].dtype))
         for cell, mode in modes:
             cell.training = mode

@@ -1,31 +1,39 @@
-"""Take apart and check what a `callback_fn` returns: the network, its loss, and what metrics are computed from."""
+"""Take apart and check what a `callback_fn` returns: the network, its loss, the samples, what metrics are given.
+
+The samples on which every point is evaluated are taken from the dataset once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import mindspore
-from mindspore import nn, train
+import numpy as np
+from mindspore import Parameter, Tensor, nn, train
+from mindspore.dataset import Dataset
+from mindspore.train import Metric, Model
+from numpy.typing import NDArray
 
 from instrument import framework
 from instrument.errors import InstrumentError
 from instrument.landscape.weights import BadCheckpoint, Tensors, listed
 
+Column = NDArray[np.generic]
+Batch = tuple[Column, ...]
+
+#: Batches are put together up to so many bytes: what goes through the network at once has to fit in memory many times.
+_MOST_BATCH_BYTES = 8 << 20
 #: A user's function: () -> model, network, dataset, metrics.
-Callback = Callable[[], Any]
+Callback = Callable[[], tuple[Model, nn.Cell, Dataset, Mapping[str, Metric] | set[str] | None]]
 
 
 class EvaluationError(InstrumentError, RuntimeError):
     """The network cannot be evaluated."""
 
 
-#: What a network raises that does not fit its samples or its form; also inside a graph that is compiled.
-NETWORK_ERRORS = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, SyntaxError, TypeError,
-    ValueError,
-)  # fmt: skip
+#: The loss, and what a metric takes: nothing, one output, or several.
+_Passed = tuple[Tensor, Tensor | tuple[Tensor, ...] | None]
 
 
 class _Loss(nn.Cell):
@@ -36,14 +44,14 @@ class _Loss(nn.Cell):
         self.backbone = backbone
         self.loss = loss
 
-    def construct(self, data: object, label: object) -> Any:
+    def construct(self, data: Tensor, label: Tensor) -> _Passed:
         return self.loss(self.backbone(data), label), None
 
 
 class _Pass(_Loss):
     """From a batch to the loss and what a metric takes: the network's output and the label."""
 
-    def construct(self, data: object, label: object) -> Any:
+    def construct(self, data: Tensor, label: Tensor) -> _Passed:
         output = self.backbone(data)
         return self.loss(output, label), (output, label)
 
@@ -55,7 +63,7 @@ class _Whole(nn.Cell):
         super().__init__(auto_prefix=False)
         self.network = network
 
-    def construct(self, *columns: object) -> Any:
+    def construct(self, *columns: Tensor) -> _Passed:
         return self.network(*columns), None
 
 
@@ -67,7 +75,7 @@ class _Evaluated(nn.Cell):
         self.cell = cell
         self.evaluation = evaluation
 
-    def construct(self, *columns: object) -> Any:
+    def construct(self, *columns: Tensor) -> _Passed:
         return self.cell(*columns)[0], self.evaluation(*columns)
 
 
@@ -82,8 +90,8 @@ class Parts:
     network: nn.Cell
     backbone: nn.Cell
     loss: nn.Cell | None
-    dataset: Any
-    metrics: Mapping[str, Any]
+    dataset: Dataset
+    metrics: Mapping[str, Metric]
     evaluation: tuple[nn.Cell, tuple[int, int] | None] | None = None
 
     @property
@@ -101,7 +109,7 @@ class Parts:
             return cell
         return _Pass(self.backbone, self.loss) if self.evaluation is None else _Evaluated(cell, self.evaluation[0])
 
-    def update(self, metric: train.Metric, output: object) -> None:
+    def update(self, metric: Metric, output: object) -> None:
         """Give a metric what it takes of a pass, as `model.eval` does."""
         outputs = output if isinstance(output, (tuple, list)) else (output,)
         which = None if self.evaluation is None else self.evaluation[1]
@@ -113,7 +121,7 @@ class Parts:
         return [cell for _, cell in self.cell(self.can_measure).cells_and_names()]
 
     @property
-    def parameters(self) -> dict[str, mindspore.Parameter]:
+    def parameters(self) -> dict[str, Parameter]:
         """Return all parameters of the network by name."""
         return {parameter.name: parameter for parameter in self.network.get_parameters()}
 
@@ -147,7 +155,7 @@ def parts_of(returned: object) -> Parts:
     return Parts(network, backbone, loss, dataset, _metrics(metrics), framework.evaluation_of(model))
 
 
-def _metrics(given: Any) -> dict[str, Any]:
+def _metrics(given: Mapping[str, Metric] | set[str] | None) -> dict[str, Metric]:
     """Return metrics by name, of a dictionary or of a set of names that MindSpore knows."""
     if isinstance(given, Mapping):
         return dict(given)
@@ -208,3 +216,92 @@ def checked_metrics(parts: Parts, wanted: object) -> list[str]:
             "Give the Model a network and a loss_fn, or an eval_network beside, or ask for no metrics."
         )
     return names
+
+
+# ---------------------------------------------------------------- samples
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Batches as the network gets them, one array a column, the first extent being samples."""
+
+    batches: tuple[Batch, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Return the number of samples in each batch."""
+        return [len(batch[0]) for batch in self.batches]
+
+    def digest(self) -> str:
+        """Return a digest that is the same for the same samples in the same order, in whatever batches."""
+        states = [hashlib.sha256(str(column.dtype).encode()) for column in self.batches[0]]
+        for batch in self.batches:
+            for state, column in zip(states, batch, strict=True):
+                state.update(column.tobytes())
+        return hashlib.sha256(b"".join(state.digest() for state in states)).hexdigest()
+
+    def joined(self) -> Samples:
+        """Return the samples in as few batches as memory allows."""
+        groups: list[list[Batch]] = [[]]
+        size = 0
+        for batch in self.batches:
+            bytes_ = sum(column.nbytes for column in batch)
+            if groups[-1] and size + bytes_ > _MOST_BATCH_BYTES:
+                groups.append([])
+                size = 0
+            groups[-1].append(batch)
+            size += bytes_
+        return Samples(tuple(tuple(map(np.concatenate, zip(*group, strict=True))) for group in groups))
+
+    def arrays(self) -> dict[str, Column]:
+        """Return all arrays by name, to be kept in a file."""
+        return {f"{i}/{j}": column for i, batch in enumerate(self.batches) for j, column in enumerate(batch)}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Column]) -> Samples:
+        """Make samples of what `arrays` returned."""
+        places = sorted(tuple(map(int, name.split("/"))) for name in arrays)
+        batches: list[list[Column]] = [[] for _ in range(places[-1][0] + 1)]
+        for i, j in places:
+            batches[i].append(arrays[f"{i}/{j}"])
+        return cls(tuple(map(tuple, batches)))
+
+
+def take_samples(dataset: Dataset, count: int) -> Samples:
+    """Return the first `count` samples of a dataset, or all if there are fewer, in the dataset's own batches.
+
+    Raises:
+        TypeError: it is no dataset of MindSpore's.
+        ValueError: it is empty, or not batched.
+    """
+    if not callable(getattr(dataset, "create_tuple_iterator", None)):
+        raise TypeError(
+            f"callback_fn gave a {type(dataset).__name__} as dataset; expected one of mindspore.dataset, in batches."
+        )
+    batches: list[Batch] = []
+    left = count
+    for row in dataset.create_tuple_iterator(num_epochs=1, output_numpy=True):
+        columns = tuple(np.asarray(column) for column in row)
+        _check_columns(columns)
+        size = len(columns[0])
+        batches.append(columns if size <= left else tuple(column[:left] for column in columns))
+        left -= size
+        if left <= 0:
+            break
+    if not batches or not len(batches[0][0]):
+        raise ValueError("The dataset of callback_fn is empty; expected at least one batch.")
+    return Samples(tuple(batches))
+
+
+def _check_columns(columns: Sequence[Column]) -> None:
+    lengths = {len(column) if column.ndim else -1 for column in columns}
+    if len(lengths) != 1 or -1 in lengths:
+        shapes = [column.shape for column in columns]
+        raise ValueError(
+            f"A row of callback_fn's dataset has columns of the shapes {shapes}; expected batches, whose first extent "
+            "is the same in all columns: call .batch(n) on the dataset."
+        )

@@ -144,24 +144,3 @@ class Plane:
             state.update(name.encode())
             state.update(values.tobytes())
         return state.hexdigest()
-
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return all arrays by name, to be kept in a file."""
-        arrays: dict[str, NDArray[np.generic]] = {f"origin/{name}": values for name, values in self.origin.items()}
-        own: dict[str, NDArray[np.generic]] = {
-            "directions": self.directions,
-            "x": self.grid.x,
-            "y": self.grid.y,
-            "path": self.path,
-        }
-        return {**arrays, **own, "names": np.array(self.layout.names, np.str_)}
-
-    @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Plane:
-        """Make a plane of what `arrays` returned."""
-        prefix = "origin/"
-        origin = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
-        names = tuple(map(str, arrays["names"]))
-        layout = Layout(names, tuple(origin[name].shape for name in names))
-        x, y, path = (np.asarray(arrays[name], np.float64) for name in ("x", "y", "path"))
-        return cls(layout, origin, np.asarray(arrays["directions"], np.float32), Grid(x, y), path)

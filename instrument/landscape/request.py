@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,14 +54,15 @@ class Request:
 class PlaneInfo:
     """What a surface says about its plane before any loss is known; `runner` lists the names in `metadata`.
 
-    `shift` is the x that users see at the origin.
+    `shift` is the x that users see at the origin; `repeated` are the checkpoints that were left out.
     """
 
     numbers: Sequence[int]
     unexplained: Floats
     explained: Floats
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
     shift: float = 0.0
+    repeated: Sequence[int] = ()
 
 
 def checked(axes: object, normalize: object, size: object, extent: object, seed: object, parameters: object) -> Request:
@@ -106,6 +107,15 @@ def check_extent(given: object) -> Extent | str:
     if not np.all(np.isfinite(numbers)) or not (numbers[0] < numbers[1] and numbers[2] < numbers[3]):
         raise ValueError(f"extent is {given!r}; expected finite numbers, each axis ascending.")
     return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def check_ends(given: object) -> tuple[float, float]:
+    """Return the two ends of a line: x from, to. Raise `TypeError` or `ValueError` as `check_extent` does."""
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
+        raise TypeError(f"extent is {given!r}; expected two numbers: x from, to.")
+    extent = check_extent((*given, -1.0, 1.0))
+    assert not isinstance(extent, str)
+    return extent[:2]
 
 
 def _pair(axes: object) -> tuple[object, object]:
@@ -178,8 +188,9 @@ def plane_of(
         NoPlane: the checkpoints, or the directions, span no plane.
         BadCheckpoint: given directions do not fit.
     """
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, object] = {}
     kept = list(path)
+    repeated: list[int] = []
     if wanted.has_path:
         kept, repeated = without_repeated(path, layout.names)
         metadata["repeated"] = repeated
@@ -211,7 +222,8 @@ def plane_of(
         "axes": wanted.axes, "normalize": wanted.normalize, "seed": wanted.seed, "number": kept[-1].number,
         "decomposition": _DECOMPOSITION.get(wanted.axes, "PCA"),
     }  # fmt: skip
-    return plane, PlaneInfo(numbers, share, explained, metadata), kept if wanted.has_path else kept[-1:]
+    info = PlaneInfo(numbers, share, explained, metadata, repeated=repeated)
+    return plane, info, kept if wanted.has_path else kept[-1:]
 
 
 def _vectors(
@@ -219,7 +231,7 @@ def _vectors(
     weights: Sequence[Weights],
     layout: Layout,
     eigenvectors: Callable[[], tuple[Floats, Floats]] | None,
-) -> tuple[Floats, Floats, dict[str, Any]]:
+) -> tuple[Floats, Floats, dict[str, object]]:
     """Return directions (2, P) before they are normalised, explained shares, and metadata of the axes."""
     if wanted.axes == "random":
         return directions.random_axes(layout, wanted.seed), np.empty(0), {}
@@ -261,20 +273,22 @@ def _given(direction: object, layout: Layout) -> Floats:
     return result
 
 
-def line_of(first: Checkpoint, last: Checkpoint, layout: Layout, size: int, extent: Any) -> tuple[Plane, PlaneInfo]:
-    """Make the line (1 - x) first + x last, x over `extent`.
+def line_of(
+    first: Checkpoint, last: Checkpoint, layout: Layout, size: int, ends: tuple[float, float]
+) -> tuple[Plane, PlaneInfo]:
+    """Make the line (1 - x) first + x last, x over `ends`.
 
     Raises:
         NoPlane: both hold the same weights.
     """
-    ends = [_flat(first, layout), _flat(last, layout)]
-    start, end = (np.concatenate([values.astype(np.float64) for values in weights]) for weights in ends)
+    weights = [_flat(first, layout), _flat(last, layout)]
+    start, end = (np.concatenate([values.astype(np.float64) for values in flat]) for flat in weights)
     if np.array_equal(start, end):
         raise directions.NoPlane(f"The checkpoints {first.number} and {last.number} hold the same weights.")
     singles = np.array([end - start, np.zeros_like(start)], np.float32)
-    axis = Grid(np.linspace(extent[0], extent[1], size) - 1.0, np.zeros(1))  # a plane's origin is its last point
+    axis = Grid(np.linspace(*ends, size) - 1.0, np.zeros(1))  # a plane's origin is its last point
     plane = Plane(layout, dict(last.tensors), singles, axis, np.array([[-1.0, 0.0], [0.0, 0.0]]))
-    still = directions.unmoved(ends)
+    still = directions.unmoved(weights)
     metadata = {
         "axes": "line", "normalize": None, "decomposition": "Line", "number": last.number, "repeated": [],
         "unmoved": [], "frozen": [name for name, out in zip(layout.names, still, strict=True) if out],

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from instrument import framework
 from instrument.codec import landscape as codec
 from instrument.errors import InstrumentError
-from instrument.landscape import hessian, request, samples, weights
+from instrument.landscape import hessian, request, weights
 from instrument.landscape.compute import Job, Options, Result, compute
 from instrument.landscape.directions import Floats, Layout, NoPlane
 from instrument.landscape.forward import Forward
-from instrument.landscape.model_parts import Parts, check_names
+from instrument.landscape.model_parts import Parts, check_names, take_samples
 from instrument.landscape.plane import Plane
 from instrument.landscape.request import PlaneInfo, Request
 from instrument.landscape.weights import BadCheckpoint, Checkpoint, Source
@@ -100,16 +100,16 @@ def run(wanted: Request, numbers: Sequence[int], source: Source, options: Option
     layout, excluded = layout_of(wanted, path, options.parts, source.unit)
 
     def eigenvectors() -> tuple[Floats, Floats]:
-        taken = samples.take(options.parts.dataset, options.samples)
+        taken = take_samples(options.parts.dataset, options.samples)
         origin = path[-1].tensors
         with Forward(options.parts, taken, {}) as forward:
             forward.choose(options.unfold, [{name: origin[name] for name in forward.parameters}])
             return hessian.eigenvectors(forward, origin, layout, wanted.seed)
 
     plane, info, kept = request.plane_of(wanted, path, layout, eigenvectors)
-    if info.metadata.get("repeated"):
+    if info.repeated:
         log.warning("%s: %s %s hold the same weights as a later checkpoint and are left out.", tag, source.unit,
-                    weights.listed(info.metadata["repeated"]))  # fmt: skip
+                    weights.listed(info.repeated))  # fmt: skip
     return run_plane(plane, info, kept, excluded, source, options, sink, tag)
 
 

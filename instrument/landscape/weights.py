@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 import os
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instrument import wording
 from instrument.errors import InstrumentError
+
+if TYPE_CHECKING:
+    from mindspore import Parameter
 
 METADATA = "train_metadata.json"
 CKPT_DIR = "ckpt_dir"
@@ -26,6 +32,12 @@ _NAMED_AT_MOST = 5
 UNITS = ("step", "epoch")
 #: The least number of checkpoints that span a plane.
 LEAST_POINTS = 3
+
+#: What MindSpore and NumPy raise over a file that is damaged or of another kind.
+_READ_ERRORS = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError,
+    struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 Tensors = Mapping[str, NDArray[np.generic]]
 
@@ -190,7 +202,7 @@ def read(file: str | Tensors, number: int, unit: str) -> dict[str, NDArray[np.ge
         raise BadCheckpoint(f"The checkpoint of {unit} {number} is gone: {file} does not exist.")
     try:
         tensors = _read_npz(file) if file.endswith(".npz") else _read_ckpt(file)
-    except Exception as error:  # whatever MindSpore or NumPy stumble over, the file is what is wrong
+    except _READ_ERRORS as error:
         reason = str(error).strip().split("\n")[0]
         raise BadCheckpoint(
             f"The checkpoint of {unit} {number} cannot be read: {file} ({os.path.getsize(file)} bytes): "
@@ -212,7 +224,7 @@ def _read_ckpt(path: str) -> dict[str, NDArray[np.generic]]:
     return {name: _to_numpy(parameter) for name, parameter in mindspore.load_checkpoint(path).items()}
 
 
-def _to_numpy(parameter: Any) -> NDArray[np.generic]:
+def _to_numpy(parameter: Parameter) -> NDArray[np.generic]:
     import mindspore
 
     if parameter.dtype == mindspore.bfloat16:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from instrument import paths
 from instrument.profiler.schedule import check_count
-from instrument.suggestions import closest
+from instrument.wording import closest
 
 log = logging.getLogger("instrument")
 

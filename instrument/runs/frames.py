@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from instrument.errors import NoSuchRun
 from instrument.runs.points import Points, import_pandas
-from instrument.suggestions import nearest
-from instrument.wording import quoted
+from instrument.wording import nearest, quoted
 
 #: Columns of every frame, in their order.
 COLUMNS = ("run", "tag", "step", "wall_time", "value", "device", "host")

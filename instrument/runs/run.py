@@ -37,9 +37,8 @@ from instrument.runs.ordering import natural
 from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named
 from instrument.runs.run_data import RunData, RunLineage
 from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
-from instrument.suggestions import nearest
 from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
-from instrument.wording import quoted, quoted_list, ranges
+from instrument.wording import nearest, quoted, quoted_list, ranges
 
 if TYPE_CHECKING:
     from instrument.analyse.profile import Profile

@@ -9,11 +9,11 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from instrument.landscape import hessian, samples
+from instrument.landscape import hessian
 from instrument.landscape.directions import Layout
 from instrument.landscape.forward import Form, Forward
 from instrument.landscape.landscape import SummaryLandscape
-from instrument.landscape.model_parts import parts_of
+from instrument.landscape.model_parts import parts_of, take_samples
 from instrument.values import LossSurface
 from tests.landscape import build
 
@@ -96,7 +96,7 @@ def test_eigenvectors_of_the_hessian(expected: dict[str, Any]) -> None:
     with np.load(build.CASE / "checkpoint_70.npz") as store:
         origin = {name: store[name] for name in store.files}
     layout = Layout(tuple(origin), tuple(values.shape for values in origin.values()))
-    with Forward(parts, samples.take(parts.dataset, 256), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 256), {}) as forward:
         forward.use(Form(True, True, False))
         found = [hessian.eigenvectors(forward, origin, layout, seed) for seed in range(5)]
         again = hessian.eigenvectors(forward, origin, layout, 0)

@@ -21,8 +21,8 @@ import pytest
 from instrument import read
 from instrument.landscape import dispatch
 from tests.landscape import build
+from tests.landscape.tasks import wait_for
 from tests.landscape.test_landscape import draw, same
-from tests.landscape.test_workers import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,8 @@ def _graph() -> None:
 
 
 @contextmanager
-def standard() -> Iterator[Executor]:
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+def standard(workers: int = 2) -> Iterator[Executor]:
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as executor:
         yield executor
 
 
@@ -61,15 +61,23 @@ def dask() -> Iterator[Executor]:
         yield client.get_executor()
 
 
+OPTIONS: dict[str, Any] = {"size": 9, "metrics": ["accuracy"]}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What one process computes."""
+    ms.set_context(mode=ms.GRAPH_MODE)
+    return draw(tmp_path_factory.mktemp("plain"), **OPTIONS)
+
+
 @pytest.mark.parametrize("made", [standard, threads, loky, pytest.param(dask, marks=pytest.mark.slow)])
 def test_any_executor_gives_the_same_values(
-    tmp_path: Path, made: Callable[[], Any], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, plain: Any, made: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The standard library's processes and threads, loky's, Dask's; a local function travels with what it needs."""
-    options: dict[str, Any] = {"size": 9, "metrics": ["accuracy"]}
-    plain = draw(tmp_path / "one", **options)
     with made() as executor:
-        found = draw(tmp_path / "two", callback=lambda: build.small_callback(), executor=executor, **options)
+        found = draw(tmp_path, callback=lambda: build.small_callback(), executor=executor, **OPTIONS)
     assert same(plain, found)
     assert "The executor fails" not in caplog.text
 
@@ -83,7 +91,7 @@ def test_an_executor_that_breaks_costs_time_only(tmp_path: Path, caplog: pytest.
             os._exit(1)
         return build.small_callback()
 
-    with standard() as executor:
+    with standard(workers=1) as executor:
         found = draw(tmp_path / "two", callback=callback, executor=executor)
     assert same(draw(tmp_path / "one"), found)
     assert "The executor fails (BrokenProcessPool" in caplog.text
@@ -117,7 +125,7 @@ def test_another_network_in_a_worker_is_noticed(tmp_path: Path, caplog: pytest.L
             network.fc1.activation_flag = True
         return model, network, data, metrics
 
-    found = draw(tmp_path / "two", callback=callback, workers=2)
+    found = draw(tmp_path / "two", callback=callback, workers=1)
     assert same(draw(tmp_path / "one"), found)
     assert "callback_fn gives another network in this process" in caplog.text
 

@@ -13,11 +13,10 @@ from mindspore.train import Accuracy, Loss, Model, Precision
 
 from instrument import SummaryRecord, read
 from instrument.collect import ops as summary_operators
-from instrument.landscape import samples
 from instrument.landscape.forward import Form, Forward
 from instrument.landscape.im2col import convolutions, im2col, with_columns, with_im2col
 from instrument.landscape.landscape import SummaryLandscape
-from instrument.landscape.model_parts import EvaluationError, check_names, parts_of
+from instrument.landscape.model_parts import EvaluationError, check_names, parts_of, take_samples
 from instrument.landscape.weights import BadCheckpoint
 from tests.landscape import build
 
@@ -61,7 +60,7 @@ def test_evaluation_changes_nothing() -> None:
     answer = conv_answer()
     parts, network = parts_of(answer), answer[1]
     before = held(network)
-    with Forward(parts, samples.take(parts.dataset, 20), {"acc": parts.metrics["acc"]}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 20), {"acc": parts.metrics["acc"]}) as forward:
         forward.use(Form(True, False, False))
         losses = [forward.values().tolist() for _ in range(5)]
         assert held(network).keys() == before.keys()
@@ -75,7 +74,7 @@ def test_evaluation_changes_nothing() -> None:
 
 
 def fail_inside(parts: Any, before: dict[str, Any]) -> None:
-    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 20), {}) as forward:
         forward.use(Form(True, True, True))
         forward.put({name: values + 1 for name, values in before.items()})
         forward.values()
@@ -140,7 +139,7 @@ def test_the_quickest_form_with_the_same_losses_is_taken(allowed: bool) -> None:
     answer = conv_answer()
     parts = parts_of(answer)
     other = {name: values + 0.1 for name, values in held(answer[1]).items()}
-    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 20), {}) as forward:
         form, difference = forward.choose(allowed, [held(answer[1]), other])
         assert form == Form(True, True, allowed, early=allowed)
         assert difference < 1e-5
@@ -156,7 +155,7 @@ def test_samples_that_are_changed_before_the_convolution(factor: float) -> None:
 
     network = Changed(nn.Conv2d(3, 4, 3))
     parts = parts_of((Model(network, build.cross_entropy()), network, build.dataset(PICTURES, LABELS, 8), None))
-    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 20), {}) as forward:
         form, _ = forward.choose(True, [held(network)])
         assert form == Form(True, True, True, early=factor == 1.0)
         assert ms.get_context("mode") == ms.GRAPH_MODE
@@ -172,7 +171,7 @@ def test_a_form_with_other_losses_is_not_taken() -> None:
 
     network = Batchwise()
     parts = parts_of((Model(network, build.cross_entropy()), network, build.small_dataset(8), None))
-    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 40), {}) as forward:
         form, _ = forward.choose(True, [held(network)])
         assert form == Form(True, False, False)
 
@@ -182,7 +181,7 @@ def test_outside_of_graphs_a_graph_is_taken() -> None:
     ms.set_context(mode=ms.PYNATIVE_MODE)
     parts = parts_of(build.small_callback())
     path: Any = build.small_checkpoints(3)
-    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 40), {}) as forward:
         assert forward.choose(True, [path[1], path[3]])[0] == Form(True, True, False)
         for tensors in path.values():
             forward.put(tensors)
@@ -192,19 +191,19 @@ def test_outside_of_graphs_a_graph_is_taken() -> None:
 
 def test_samples_are_taken_as_asked() -> None:
     """Exactly so many, the last batch cut; all where there are fewer; none is an error."""
-    assert samples.take(build.small_dataset(8), 20).sizes == [8, 8, 4]
-    assert samples.take(build.small_dataset(8), 3).sizes == [3]
-    assert samples.take(build.small_dataset(16), 1000).sizes == [16, 16, 8]
+    assert take_samples(build.small_dataset(8), 20).sizes == [8, 8, 4]
+    assert take_samples(build.small_dataset(8), 3).sizes == [3]
+    assert take_samples(build.small_dataset(16), 1000).sizes == [16, 16, 8]
     parts = parts_of(build.small_callback())
     tensors: Any = build.small_checkpoints(1)[1]
-    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 20), {}) as forward:
         forward.use(Form(True, False, False))
         forward.put(tensors)
         assert forward.values()[0] == pytest.approx(build.small_loss(tensors, 20), rel=1e-5)
     with pytest.raises(ValueError, match="columns of the shapes"):
-        samples.take(ms.dataset.GeneratorDataset([(build.X[0], np.array(1))], ["x", "y"]), 3)
+        take_samples(ms.dataset.GeneratorDataset([(build.X[0], np.array(1))], ["x", "y"]), 3)
     with pytest.raises(TypeError, match="callback_fn gave a list as dataset"):
-        samples.take([1], 3)
+        take_samples([1], 3)
 
 
 def test_half_parameters_are_cast() -> None:
@@ -214,7 +213,7 @@ def test_half_parameters_are_cast() -> None:
         parameter.set_dtype(ms.float16)
     parts = parts_of((Model(network, build.cross_entropy()), network, build.small_dataset(), None))
     tensors: Any = build.small_checkpoints(1)[1]
-    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 40), {}) as forward:
         forward.choose(True, [tensors])
         forward.put(tensors)
         assert forward.values()[0] == pytest.approx(build.small_loss(tensors), rel=2e-2)
@@ -228,7 +227,7 @@ def test_a_network_that_computes_its_loss_itself() -> None:
     parts = parts_of((model, network, build.small_dataset(), None))
     assert (parts.backbone, parts.loss) == (network, None)
     tensors: Any = build.small_checkpoints(1)[1]
-    with Forward(parts, samples.take(parts.dataset, 40), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 40), {}) as forward:
         forward.choose(True, [tensors])
         assert forward.values()[0] == pytest.approx(build.small_loss(tensors), rel=1e-5)
 
@@ -263,7 +262,7 @@ def test_the_gradient_is_that_of_the_mean_loss() -> None:
     """Against differences of NumPy's loss, over batches of different sizes."""
     parts = parts_of(build.small_callback())
     tensors: Any = build.small_checkpoints(1)[1]
-    with Forward(parts, samples.take(parts.dataset, 20), {}) as forward:
+    with Forward(parts, take_samples(parts.dataset, 20), {}) as forward:
         forward.use(Form(True, False, False))
         forward.put(tensors)
         found = forward.gradient(["fc2.bias"])
@@ -311,7 +310,7 @@ def test_metrics_of_the_models_own_evaluation_network(computes_itself: bool) -> 
     hidden = np.tanh(build.X @ tensors["fc1.weight"].T + tensors["fc1.bias"])
     right = (hidden @ tensors["fc2.weight"].T + tensors["fc2.bias"]).argmax(axis=1) == build.Y
     inner.set_train(True)
-    with Forward(parts, samples.take(parts.dataset, 40), metrics) as forward:
+    with Forward(parts, take_samples(parts.dataset, 40), metrics) as forward:
         forward.choose(True, [tensors])
         forward.put(tensors)
         assert forward.values().tolist() == pytest.approx([build.small_loss(tensors), right.mean()], rel=1e-4)
@@ -322,7 +321,7 @@ def test_a_metric_that_is_no_number_is_named() -> None:
     """One for each class, say."""
     model, network, data, _ = build.small_callback()
     parts = parts_of((model, network, data, {"precision": Precision()}))
-    with Forward(parts, samples.take(data, 40), parts.metrics) as forward:
+    with Forward(parts, take_samples(data, 40), parts.metrics) as forward:
         forward.use(Form(True, True, False))
         with pytest.raises(EvaluationError, match=r"metric 'precision' gives a ndarray of shape \(3,\); expected one"):
             forward.values()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from instrument.landscape.directions import NoPlane
 from instrument.landscape.model_parts import EvaluationError
 from instrument.landscape.weights import BadCheckpoint
 from tests.landscape import build
+from tests.landscape.tasks import leave
 from tests.landscape.test_forward import Conv, WithLoss, conv_answer, held
 from tests.landscape.test_landscape import draw, interrupted
 
@@ -258,12 +258,6 @@ def test_a_disk_that_fills_before_the_surface_is_written(small_disk_of: Callable
 
 
 # ---------------------------------------------------------------- processes
-
-
-def leave() -> None:
-    """Close the socket, and live on."""
-    os.closerange(3, 4096)
-    time.sleep(1000)
 
 
 def test_a_worker_that_lets_go_of_its_socket_is_replaced(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from instrument.landscape.progress import Progress, clock_words
+from instrument.landscape.compute import Progress, clock_words
 
 
 class Terminal(io.StringIO):

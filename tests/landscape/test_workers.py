@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from instrument.landscape import landscape, workers
 from instrument.landscape.model_parts import EvaluationError
 from instrument.processes import MARK
 from tests.landscape import build
+from tests.landscape.tasks import end_always, end_once, fail, fail_oddly, meet, wait_for
 from tests.landscape.test_landscape import draw, same
 
 ROOT = build.ROOT
@@ -48,13 +46,6 @@ def children() -> set[int]:
     """Return the numbers of all processes that this one has started."""
     below = psutil.Process().children(recursive=True) + workers_of(os.getpid())
     return {child.pid for child in below if child.is_running() and child.status() != psutil.STATUS_ZOMBIE}
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        threading.Event().wait(0.02)
 
 
 # ---------------------------------------------------------------- our own processes
@@ -139,35 +130,13 @@ def test_a_worker_takes_its_device_first(
     assert seen == told
 
 
-def pid_of(_: Any = None) -> int:
-    return os.getpid()
-
-
-def end_once(path: str) -> int:
-    """End this process the first time; answer afterwards."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return os.getpid()
-    os.kill(os.getpid(), signal.SIGKILL)
-    return 0
-
-
-def end_always() -> None:
-    os._exit(3)
-
-
-def fail() -> None:
-    raise ValueError("no such thing")
-
-
 def test_a_worker_that_dies_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its task is done again, by another process."""
     with workers.WorkerPool([None]) as pool:
-        first = pool.submit(pid_of).result(60)
+        first = pool.submit(os.getpid).result(60)
         second = pool.submit(end_once, str(tmp_path / "died")).result(60)
         assert first != second
-        assert pool.submit(pid_of).result(60) == second
+        assert pool.submit(os.getpid).result(60) == second
         started = list(pool.workers)
     assert "ended unexpectedly; its points are computed again" in caplog.text
     wait_for(lambda: not any(psutil.pid_exists(pid) for pid in started))
@@ -180,7 +149,9 @@ def test_a_task_that_kills_is_given_up() -> None:
             pool.submit(end_always).result(120)
         with pytest.raises(ValueError, match="no such thing"):
             pool.submit(fail).result(60)
-        assert pool.submit(pid_of).result(60) > 0
+        with pytest.raises(RuntimeError, match="Unpicklable: only here"):
+            pool.submit(fail_oddly).result(60)
+        assert pool.submit(os.getpid).result(60) > 0
 
 
 @pytest.mark.slow
@@ -247,7 +218,7 @@ def test_the_next_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(workers, "_start", impatient)
     with workers.WorkerPool([None]) as pool:
-        assert pool.submit(pid_of).result(60) > 0
+        assert pool.submit(os.getpid).result(60) > 0
 
 
 def test_shadowed_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,18 +237,6 @@ def test_workers_run_beside_each_other(tmp_path: Path) -> None:
     with workers.WorkerPool([("CPU", 0), ("CPU", 1)]) as pool:
         pids = {future.result(60) for future in [pool.submit(meet, tmp_path) for _ in range(2)]}
     assert len(pids) == 2
-
-
-def meet(folder: Path) -> int:
-    """Wait until another process does the same."""
-    mine = folder / str(os.getpid())
-    mine.touch()
-    try:
-        wait_for(lambda: len(list(folder.iterdir())) == 2, 50)
-        threading.Event().wait(0.2)
-    finally:
-        mine.unlink()
-    return os.getpid()
 
 
 @pytest.mark.slow
@@ -310,7 +269,7 @@ def test_an_error_in_a_worker_ends_the_call(tmp_path: Path) -> None:
         return model, network, data, metrics
 
     with pytest.raises(EvaluationError, match="fails in a worker: ValueError: no such thing"):
-        draw(tmp_path, callback=callback, workers=2, metrics=["accuracy"], size=9)
+        draw(tmp_path, callback=callback, workers=1, metrics=["accuracy"], size=9)
     assert children() <= before
 
 

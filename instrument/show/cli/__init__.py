@@ -34,7 +34,7 @@ from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
 from instrument.show.cli.examples import EXAMPLES
 from instrument.show.terminal import screen, tell
-from instrument.suggestions import did_you_mean
+from instrument.wording import did_you_mean
 
 _VERBS = {
     "ls": "list the runs at or below a directory",
