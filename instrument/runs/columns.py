@@ -7,6 +7,7 @@ value takes fewer bytes in its file than an object does in memory. Numbers are i
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -137,10 +138,15 @@ class SeriesRows(NamedTuple):
     @classmethod
     def of_one(cls, step: NDArray[np.int64], wall_time: NDArray[np.float64], writer: Writer) -> SeriesRows:
         """Return the rows of points of one writer, none of them superseded."""
-        size = step.size
-        index: NDArray[np.intp] = np.ndarray((size,), np.intp, _ZERO, 0, (0,))
-        superseded: NDArray[np.bool_] = np.ndarray((size,), np.bool_, _ZERO, 0, (0,))
-        return cls(step, wall_time, superseded, (writer,), index)
+        return cls(step, wall_time, *_zeros(step.size, writer))
+
+
+@functools.lru_cache(64)  # thousands of series have the same number of points
+def _zeros(size: int, writer: Writer) -> tuple[NDArray[np.bool_], tuple[Writer], NDArray[np.intp]]:
+    """Return the last columns of the rows of one writer, which take no memory of their own."""
+    superseded: NDArray[np.bool_] = np.ndarray((size,), np.bool_, _ZERO, 0, (0,))
+    index: NDArray[np.intp] = np.ndarray((size,), np.intp, _ZERO, 0, (0,))
+    return superseded, (writer,), index
 
 
 class Columns(NamedTuple):

@@ -133,10 +133,9 @@ class TaggedNumbers(NamedTuple):
     row: NDArray[np.int32]
     raw: NDArray[Any]
 
-    def rows_of(self, begin: int, end: int) -> Rows:
-        """Return the rows of some of the sorted numbers."""
-        is_beside = self.rows.step.size == self.row.size
-        return self.rows.only(slice(begin, end) if is_beside else self.row[begin:end])
+    def part(self, begin: int, end: int) -> slice | NDArray[np.int32]:
+        """Return the index of the rows of some of the sorted numbers."""
+        return slice(begin, end) if self.rows.step.size == self.row.size else self.row[begin:end]
 
     def joined(self, other: TaggedNumbers) -> TaggedNumbers:
         """Return these numbers, then others."""
@@ -243,7 +242,8 @@ class Numbers:
             return None
         begin, end = self._bounds[number], self._bounds[number + 1]
         (points,) = self._points
-        _, step, wall_time = points.rows_of(begin, end)
+        part = points.part(begin, end)
+        step, wall_time = points.rows.step[part], points.rows.wall_time[part]
         return SeriesRows.of_one(step, wall_time, self._writer), points.raw[begin:end]
 
     def count(self, number: int) -> int:
@@ -257,7 +257,7 @@ class Numbers:
         parts = [(table.parts[0].rows, table.parts[0].raw[line]) for table, line in self._lines_of(number)]
         if begin != end:
             (points,) = self._points
-            parts.append((points.rows_of(begin, end), points.raw[begin:end]))
+            parts.append((points.rows.only(points.part(begin, end)), points.raw[begin:end]))
         if len(parts) == 1:
             rows, raw = parts[0]
             return Columns(rows.step, rows.wall_time, raw)
@@ -371,7 +371,7 @@ class Numbers:
         begins = begins[numbers]
         if not begins.size:
             return
-        _, step, wall_time = points.rows_of(0, points.row.size)
+        _, step, wall_time = points.rows.only(points.part(0, points.row.size))
         is_ascending = np.append(step[1:] > step[:-1], True)
         ends = bounds[numbers + 1]
         is_ascending[ends - 1] = True  # the next one is another tag

@@ -81,6 +81,8 @@ class RunData:
 
     def tags(self) -> dict[str, list[str]]:
         """Return the tags of each kind, in the order in which they first came."""
+        if self._only is not None:
+            return self._only.tags()
         tags: dict[str, dict[str, None]] = {}
         for file in self._files.values():
             for kind, of_file in file.tags().items():

@@ -270,7 +270,19 @@ def plain_numbers(
     if is_exact.any():
         singles = number[is_exact] - len(EXACT_KEY)
         varying = np.concatenate([varying, np.stack([singles - 4, singles], axis=1)])
-    tag_end = start + 2 + data[start + 1]
-    content, spans = bytes(payload), zip((start + 2).tolist(), tag_end.tolist(), strict=True)
-    tags = [content[first:stop].decode("utf-8", "surrogateescape") for first, stop in spans]
-    return tags, number, size, varying
+    return _texts(data, start + 2, start + 2 + data[start + 1]), number, size, varying
+
+
+def _texts(data: Bytes, start: Indices, end: Indices) -> list[str]:
+    """Return the texts that begin and end at these places, which ascend, with a byte at least between two of them."""
+    # Decoding all together takes a tenth of the time: line feeds stand between them then, and all else is left out.
+    is_edge = np.zeros(data.size, np.int8)
+    is_edge[start], is_edge[end + 1] = 1, -1
+    lines = data.copy()
+    lines[end] = 0x0A
+    content = lines[is_edge.cumsum(dtype=np.int8).view(np.bool_)].tobytes()
+    texts = content[:-1].decode("ascii").split("\n") if content.isascii() else []
+    if len(texts) != start.size:  # line feeds in them, or other characters
+        content, spans = data.tobytes(), zip(start.tolist(), end.tolist(), strict=True)
+        texts = [content[first:stop].decode("utf-8", "surrogateescape") for first, stop in spans]
+    return texts
