@@ -7,17 +7,19 @@ contributes, one table look-up for each. NumPy does that column by column, and s
 from __future__ import annotations
 
 import functools
+import struct
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.eventfile.crc import MASK_DELTA, crc32c
+from instrument.eventfile.crc import MASK_DELTA, crc32c, mask
 
 #: For longer strings, or fewer of them, a call each is as quick.
 COLUMN_BYTES = 256
 _COLUMN_ROWS = 64
 #: The checksums of smaller lengths are looked up.
 _SHORT_LENGTHS = 4096
+_LENGTH = struct.Struct("<Q")
 
 Array = NDArray[np.uint32]
 
@@ -45,18 +47,18 @@ def of_rows(rows: NDArray[np.uint8]) -> Array:
         return np.empty(0, np.uint32)
     differs = rows ^ rows[0]
     result = np.full(count, crc32c(rows[0].tobytes()), np.uint32)
-    tables = _tables()
+    tables = _tables(1 << (length - 1).bit_length())
     for position in np.flatnonzero(np.bitwise_or.reduce(differs, axis=0)).tolist():
         result ^= tables[length - 1 - position].take(differs[:, position], mode="clip")
     return result
 
 
 @functools.cache
-def _tables() -> NDArray[np.uint32]:
-    """Return what each byte value changes in a checksum by XOR, by how many bytes follow it."""
-    tables = np.empty((COLUMN_BYTES, 256), np.uint32)
+def _tables(count: int) -> Array:
+    """Return what each byte value changes in a checksum by XOR, by how many bytes follow it: fewer than `count`."""
+    tables = np.empty((count, 256), np.uint32)
     tables[0] = [crc32c(bytes((value,))) ^ crc32c(b"\0") for value in range(256)]
-    for following in range(1, COLUMN_BYTES):
+    for following in range(1, count):
         before = tables[following - 1]
         tables[following] = (before >> np.uint32(8)) ^ tables[0][before & np.uint32(0xFF)]
     return tables
@@ -64,7 +66,9 @@ def _tables() -> NDArray[np.uint32]:
 
 def of_lengths(lengths: NDArray[np.uint64]) -> Array:
     """Return the masked checksum of each length as it stands in a frame."""
-    if lengths.size and lengths.max() < _SHORT_LENGTHS:
+    if lengths.size < _COLUMN_ROWS:
+        return np.array([mask(crc32c(_LENGTH.pack(length))) for length in lengths.tolist()], np.uint32)
+    if lengths.max() < _SHORT_LENGTHS:
         return _of_short_lengths()[lengths.astype(np.intp)]
     return _of_any_lengths(lengths)
 

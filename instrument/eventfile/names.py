@@ -33,6 +33,9 @@ _BEHIND_HOST = re.compile(r"(\.\d+)*(\.rank(?P<rank>\d+))?(\.v2)?$", re.ASCII)
 _NUMBER = re.compile(r"(?P<number>\.\d+)(\.rank\d+)?(\.v2)?$", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
+#: Rank, or device number of a single process (-1 where the file name has none), and host name.
+Writer = tuple[int, str]
+
 
 @dataclass(frozen=True)
 class EventFileName:
@@ -46,7 +49,7 @@ class EventFileName:
     kind: str = SUMMARY
 
     @property
-    def writer(self) -> tuple[int, str]:
+    def writer(self) -> Writer:
         """Return who wrote it: files of one device on one host belong to one series of restarts."""
         return (self.device, self.host)
 

@@ -7,8 +7,9 @@ value takes fewer bytes in its file than an object does in memory. Numbers are i
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from instrument.codec.outline import Decode, Place
 from instrument.errors import CorruptMessage
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.crc import crc32c, unmask
+from instrument.eventfile.names import Writer
 
 #: What stands behind a value in its frame is read along up to this size, as the checksum at its end is known.
 _SHORT_TAIL_BYTES = 4096
@@ -32,6 +34,8 @@ _HEAD = [("start", "<i8"), ("step", "<i8"), ("wall_time", "<f8")]
 _ONE_PLACE = np.dtype([*_HEAD, ("raw", _FIELDS)])
 _PLACE_ROW = struct.Struct("<qqdqqiIIi")
 
+#: What columns of zeros show, once for all their entries.
+_ZERO = bytes(8)
 Column = NDArray[Any]
 #: First step, last step, and last wall time of some points.
 Extent = tuple[int, int, float]
@@ -113,6 +117,36 @@ class StoredColumn:
             moved["source"] = np.array([sources.index(source) for source in part.sources])[moved["source"]]
             places.append(moved)
         return cls(np.concatenate(places), sources)
+
+
+NOT_CONTINUED: Mapping[Writer, Writer] = {}
+
+
+class SeriesRows(NamedTuple):
+    """All of a series but its values, one entry a point; series that were recorded together share it.
+
+    `writer_index` points into `writers`. `continued` has the writers that another one has gone on with, and that one.
+    """
+
+    step: NDArray[np.int64]
+    wall_time: NDArray[np.float64]
+    superseded: NDArray[np.bool_]
+    writers: tuple[Writer, ...]
+    writer_index: NDArray[np.intp]
+    continued: Mapping[Writer, Writer] = NOT_CONTINUED
+
+    @classmethod
+    def of_one(cls, step: NDArray[np.int64], wall_time: NDArray[np.float64], writer: Writer) -> SeriesRows:
+        """Return the rows of points of one writer, none of them superseded."""
+        return cls(step, wall_time, *_zeros(step.size, writer))
+
+
+@functools.lru_cache(64)  # thousands of series have the same number of points
+def _zeros(size: int, writer: Writer) -> tuple[NDArray[np.bool_], tuple[Writer], NDArray[np.intp]]:
+    """Return the last columns of the rows of one writer, which take no memory of their own."""
+    superseded: NDArray[np.bool_] = np.ndarray((size,), np.bool_, _ZERO, 0, (0,))
+    index: NDArray[np.intp] = np.ndarray((size,), np.intp, _ZERO, 0, (0,))
+    return superseded, (writer,), index
 
 
 class Columns(NamedTuple):

@@ -28,7 +28,7 @@ import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -43,7 +43,7 @@ from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Block, BlockReader, Damage, Group, note
 from instrument.runs import columnar, irregular
 from instrument.runs.columns import FilePoints, Payload
-from instrument.runs.numbers import MOST_TAGS, NumberPoints, Numbers, Points, Rows
+from instrument.runs.numbers import MOST_TAGS, NumberPoints, Numbers, Rows, TaggedNumbers
 from instrument.values import TRACE_KIND, End, Gap, Lineage, Start
 
 #: A file is another one if the last bytes of what was read differ.
@@ -60,8 +60,10 @@ _TAGS = f"tags beyond the file's first {MOST_TAGS}"
 Key = tuple[str, str]
 
 
-#: Layouts of more numbers than this are kept, and the most of them.
-_LONG_LAYOUT, _MOST_LAYOUTS = 16, 64
+#: If batches leave no more groups than this, single payloads among these are looked at by themselves.
+_FEW_LEFT = 4
+#: The most layouts whose tags are kept.
+_MOST_LAYOUTS = 64
 
 
 class _Tags(NamedTuple):
@@ -109,7 +111,9 @@ class EventFile:
         self._begin()
 
     def _begin(self) -> None:
-        self.points: dict[Key, FilePoints | NumberPoints] = {}
+        #: The values of each tag that are no numbers.
+        self._stored: dict[Key, FilePoints] = {}
+        self.numbers = Numbers(self.name.writer)
         self.lineage: list[LineageRecord] = []
         self.gaps: list[Gap] = []
         self.unread: Counter[str] = Counter()
@@ -123,14 +127,13 @@ class EventFile:
         self.frames = 0
         self._identity: tuple[int, int] | None = None
         self._last = b""
-        self._numbers = Numbers()
         if self.name.kind == names.TENSORBOARD:
             self._dialect, self._layout_cache = _tensorboard(self._plugins), columnar.LayoutCache()
         else:
             self._dialect, self._layout_cache = _MINDSPORE, _SHARED_CACHE
-        self._irregular = irregular.Irregular(self._dialect, self._number_of)
-        #: The tags of long layouts by the identity of their places, which are kept with them.
-        self._layouts: dict[int, tuple[list[Place], list[_Tags]]] = {}
+        self._irregular = irregular.Irregular(self._dialect, self._ids_of)
+        #: The tags of the last layouts.
+        self._tags: dict[columnar.Layout, list[_Tags]] = {}
         #: Payloads of the block at hand that are no events, by where they begin, and why.
         self._refused: dict[int, str] = {}
         self._touched: set[FilePoints] = set()
@@ -207,10 +210,24 @@ class EventFile:
     def _count(self) -> int:
         return sum(map(len, self.points.values())) + len(self.lineage) + len(self.gaps)
 
-    def nonfinite(self) -> list[str]:
-        """Return the tags of scalars with NaN or infinities."""
-        tags = [tag for _, tag in self.points]
-        return [tags[number] for number in self._numbers.nonfinite()]
+    @property
+    def points(self) -> dict[Key, FilePoints | NumberPoints]:
+        """The points of each kind and tag."""
+        numbers = {("scalar", tag): NumberPoints(self.numbers, number) for tag, number in self.numbers.ids.items()}
+        return {**numbers, **self._stored}
+
+    def part(self, key: Key) -> FilePoints | NumberPoints | None:
+        """Return the points of a kind and tag; None without any."""
+        if key[0] == "scalar" and (number := self.numbers.ids.get(key[1])) is not None:
+            return NumberPoints(self.numbers, number)
+        return self._stored.get(key)
+
+    def tags(self) -> dict[str, list[str]]:
+        """Return the tags of each kind."""
+        tags = {"scalar": list(self.numbers.ids)} if self.numbers.ids else {}
+        for kind, tag in self._stored:
+            tags.setdefault(kind, []).append(tag)
+        return tags
 
     def _settle(self) -> None:
         for points in self._unsettled:
@@ -233,9 +250,8 @@ class EventFile:
         groups = self._go_on(block)
         batches, left = [], []
         for group in groups:
-            read = functools.partial(self._outline, block, group.length)
-            recall = functools.partial(self._layout_cacheed, block, group.length)
-            for part in columnar.batches(group, read, recall):
+            outline_at = functools.partial(self._outline, block, group.length)
+            for part in columnar.batches(group, block.data, self._dialect.plain_key, outline_at, self._layout_cache):
                 if isinstance(part, columnar.Batch):
                     batches.append(part)
                 else:
@@ -244,9 +260,11 @@ class EventFile:
             left, batches = [*left, *(batch.group for batch in batches)], []
         for batch in batches:
             self._take_batch(block, batch)
+        if batches and len(left) <= _FEW_LEFT:
+            left = [group for group in left if not self._take_wide(block, group)]
         if left:
             self._take_irregular(block, left)
-        self._numbers.end_block()
+        self.numbers.end_block()
         for points in self._touched:
             points.end_block()
         self._unsettled |= self._touched
@@ -267,11 +285,8 @@ class EventFile:
 
     def _add_points(self, placed: irregular.Placed) -> None:
         positions, points = placed
-        self._numbers.add_points(positions, points)
+        self.numbers.add_points(positions, points)
         self._span(points.rows.wall_time)
-
-    def _layout_cacheed(self, block: Block, length: int, start: int) -> Outline | None:
-        return self._layout_cache.find(block.data[start : start + length])
 
     def _take_irregular(self, block: Block, groups: list[Group]) -> None:
         """Take the payloads that belong to no batch, in file order."""
@@ -296,13 +311,11 @@ class EventFile:
     def _outline(self, block: Block, length: int, start: int) -> Outline | None:
         payload = block.data[start : start + length]
         try:
-            layout = self._dialect.outline(payload)
+            return self._dialect.outline(payload)
         except CorruptMessage as error:
             self._refused[start] = str(error)
             self._note(block, start, length, str(error))
             return None
-        self._layout_cache.keep(payload, layout)
-        return layout
 
     def _note(self, block: Block, start: int, length: int, reason: str) -> None:
         note(self.damage, self._frame(block, start, length, reason))
@@ -317,16 +330,9 @@ class EventFile:
         offset = block.base + start - frame.HEADER.size
         return Damage(self.path, offset, length + frame.OVERHEAD_BYTES, reason, torn=False)
 
-    def _number_of(self, tag: str) -> int:
-        """Return the number of a scalar's tag; -1 if the file has too many tags."""
-        key = "scalar", tag
-        points = self.points.get(key)
-        if points is None:
-            if len(self.points) >= MOST_TAGS:
-                return -1
-            points = self.points[key] = NumberPoints(self._numbers, len(self.points))
-        assert isinstance(points, NumberPoints)
-        return points.number
+    def _ids_of(self, tags: Collection[str]) -> list[int]:
+        """Return the numbers of scalars' tags; -1 for those that are too many for the file."""
+        return self.numbers.ids_of(tags, MOST_TAGS - len(self._stored))
 
     def _span(self, wall_time: NDArray[np.float64]) -> None:
         first, last = float(np.fmin.reduce(wall_time)), float(np.fmax.reduce(wall_time))
@@ -336,44 +342,51 @@ class EventFile:
             self.last_wall_time = last
 
     def _take_batch(self, block: Block, batch: columnar.Batch) -> None:
-        group, layout = batch.group, batch.outline
-        for problem in layout.problems:
-            self._note(block, int(group.starts[0]), group.length, problem)
-        if not layout.places:
+        group, layout = batch.group, batch.layout
+        if not layout.tags:
             return
         rows = Rows(block.base + group.starts, batch.steps(), batch.wall_times())
         self._span(rows.wall_time)
-        tags = self._tags(layout.places)
-        if sum(of_size.ids.size for of_size in tags) < len(layout.places):
+        tags = self._tags_of(layout)
+        if sum(of_size.ids.size for of_size in tags) < len(layout.tags):
             self._leave_out(block, int(group.starts[0]), group.length, _TAGS)
         for of_size in tags:
             raw = batch.numbers(of_size.starts, of_size.size)
             if of_size.is_unique:
-                self._numbers.add_rows(of_size.ids, rows, raw)
+                self.numbers.add_rows(of_size.ids, rows, raw)
                 continue
             row = np.repeat(np.arange(group.starts.size, dtype=np.int32), of_size.ids.size)
             positions = (rows.offset[:, None] + of_size.starts).reshape(-1)
-            points = Points(rows, np.tile(of_size.ids, group.starts.size), row, raw.T.reshape(-1))
-            self._numbers.add_points(positions, points)
+            points = TaggedNumbers(rows, np.tile(of_size.ids, group.starts.size), row, raw.T.reshape(-1))
+            self.numbers.add_points(positions, points)
 
-    def _tags(self, places: list[Place]) -> list[_Tags]:
+    def _take_wide(self, block: Block, group: Group) -> bool:
+        """Take a single payload with the tags of others, as that of step 0 is; return True if it is one."""
+        start = int(group.starts[0])
+        is_long = group.starts.size == 1 and group.length >= columnar.LONG_BYTES
+        payload = block.data[start : start + group.length]
+        layout = columnar.Layout.of_wide(payload, self._dialect.plain_key) if is_long else None
+        if layout is None or not all(
+            self.numbers.has_rows(of_size.ids, of_size.size) for of_size in self._tags_of(layout)
+        ):
+            return False
+        self._take_batch(block, columnar.Batch(layout, group))
+        return True
+
+    def _tags_of(self, layout: columnar.Layout) -> list[_Tags]:
         """Return the tags of a layout by the size of their numbers; tags beyond the file's limit are left out."""
-        kept = self._layouts.get(id(places))
-        if kept is not None:
-            return kept[1]
-        ids = np.array([self._number_of(place.tag) for place in places])
-        starts = np.array([place.start for place in places])
-        sizes = np.array([place.end for place in places]) - starts
-        result = []
-        is_unique = np.unique(ids).size == ids.size
-        for size in np.unique(sizes).tolist():
-            chosen = (sizes == size) & (ids >= 0)
-            result.append(_Tags(size, ids[chosen].astype(np.uint16), starts[chosen], is_unique))
-        if len(places) > _LONG_LAYOUT:
-            if len(self._layouts) >= _MOST_LAYOUTS:
-                self._layouts.clear()
-            self._layouts[id(places)] = places, result
-        return result
+        tags = self._tags.get(layout)
+        if tags is None:
+            ids = np.array(self._ids_of(layout.tags))
+            is_unique = np.unique(ids).size == ids.size
+            tags = []
+            for size in set(layout.sizes.tolist()):
+                chosen = (layout.sizes == size) & (ids >= 0)
+                tags.append(_Tags(size, ids[chosen].astype(np.uint16), layout.starts[chosen], is_unique))
+            if len(self._tags) >= _MOST_LAYOUTS:
+                self._tags.clear()
+            self._tags[layout] = tags
+        return tags
 
     def _take_event(self, block: Block, start: int, length: int, layout: Outline) -> None:
         for problem in layout.problems:
@@ -399,15 +412,16 @@ class EventFile:
                     self._add_record(block, start, length, place.decode(content))
                 elif place.kind != "scalar":
                     if self._has_room(block, start, length, (place.kind, place.tag), _STORED_BYTES):
-                        points = self.points.setdefault((place.kind, place.tag), FilePoints())
-                        assert isinstance(points, FilePoints)
+                        points = self._stored.setdefault((place.kind, place.tag), FilePoints())
                         points.add(start, layout.step, layout.wall_time, payload.stored(place))
                         self._touched.add(points)
                 else:
                     number = _number(content) if place.decode is None else place.decode(content)
                     if self._has_room(block, start, length, (place.kind, place.tag), _NUMBER_BYTES):
-                        where = self._number_of(place.tag), offset + place.start, offset
-                        self._numbers.add_single(*where, layout.step, layout.wall_time, number)
+                        (id_,) = self._ids_of([place.tag])
+                        self.numbers.add_single(
+                            id_, offset + place.start, offset, layout.step, layout.wall_time, number
+                        )
             except CorruptMessage as error:
                 self._note(block, start, length, str(error))
 
@@ -435,7 +449,7 @@ class EventFile:
         if self._taken_bytes + taken_bytes > self._seen_bytes + _SPARE_BYTES:
             self._leave_out(block, start, length, "values that would take more memory than the file has bytes")
             return False
-        if key not in self.points and len(self.points) >= MOST_TAGS:
+        if len(self._stored) + len(self.numbers.ids) >= MOST_TAGS and self.part(key) is None:
             self._leave_out(block, start, length, _TAGS)
             return False
         self._taken_bytes += taken_bytes

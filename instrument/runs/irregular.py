@@ -18,7 +18,7 @@ from instrument.errors import CorruptMessage
 from instrument.eventfile.blocks import Block, Group
 from instrument.runs import cycles, scan
 from instrument.runs.cycles import Cycle, Events, Repeated
-from instrument.runs.numbers import Points, Rows
+from instrument.runs.numbers import Rows, TaggedNumbers
 from instrument.runs.scan import Values
 from instrument.runs.templates import PADDING, SIZES, Templates
 
@@ -29,9 +29,6 @@ _MANY_EVENTS = 32
 _FIRST_EVENTS, _MOST_FAILURES = 1200, 8
 #: An event of this size may have many values by itself.
 _LONG_BYTES = 1024
-#: What the field of the exact number begins with (`instrument.codec.scalar.EXACT_NUMBER`), and its size.
-_EXACT_KEY = wire.key(100, wire.FIXED64)
-_EXACT_BYTES = len(_EXACT_KEY) + 8
 
 
 class Dialect(NamedTuple):
@@ -44,7 +41,7 @@ class Dialect(NamedTuple):
 
 
 #: Numbers, and their positions in the file.
-Placed = tuple[Indices, Points]
+Placed = tuple[Indices, TaggedNumbers]
 
 
 class Decoded(NamedTuple):
@@ -86,10 +83,10 @@ def _is_wide(payload: memoryview) -> bool:
 class Irregular:
     """Takes numbers out of the events of one file; it remembers what values look like."""
 
-    def __init__(self, dialect: Dialect, number_of: Callable[[str], int]) -> None:
+    def __init__(self, dialect: Dialect, ids_of: Callable[[list[str]], list[int]]) -> None:
         self._dialect = dialect
-        #: The number of a tag; -1 where the file has too many.
-        self._number_of = number_of
+        #: The numbers of tags; -1 for those that are too many for the file.
+        self._ids_of = ids_of
         self._templates: list[Templates] = []
         #: After how many events they come round; 0 where that is not known yet, -1 where they do not.
         self._period = 0
@@ -167,7 +164,7 @@ class Irregular:
             has_values[numbers.event] = True
             rows = Rows(base + starts, heads.step, heads.wall_time).only(has_values)
             row = (np.cumsum(has_values) - 1)[numbers.event].astype(np.int32)
-            points = Points(rows, facts[:, 3].astype(np.uint16), row, _numbers(data, positions, facts[:, 2]))
+            points = TaggedNumbers(rows, facts[:, 3].astype(np.uint16), row, _numbers(data, positions, facts[:, 2]))
             decoded.numbers.append((base + positions, points))
         return heads, values, template, size_class
 
@@ -231,18 +228,19 @@ class Irregular:
     ) -> None:
         """Make templates of those values that are plain numbers, in file order."""
         start, length = values.start[new], values.end[new] - values.start[new]
-        number_at, size = self._plain(data, start, length)
+        number_at, size = scan.plain(data, start, length, self._dialect.plain_key)
         facts = np.stack([length, number_at, size, np.full(new.size, -1)], axis=1).astype(np.int32)
         varying = np.zeros((new.size, 2, 2), np.int64)
+        single_end = np.where(size == 8, number_at - len(scan.EXACT_KEY), number_at + size)
         varying[:, 0, 0], varying[:, 0, 1] = number_at, number_at + size
-        varying[:, 1, 0], varying[:, 1, 1] = number_at, np.where(size == 8, number_at - len(_EXACT_KEY) - 4, number_at)
-        varying[size == 8, 1] = varying[size == 8, 1, ::-1] - [[0, len(_EXACT_KEY)]]
+        varying[:, 1, 0], varying[:, 1, 1] = single_end - np.minimum(size, 4), single_end
         view = data.data
+        tags: dict[int, str] = {}
         for index, (at, size_bytes, number_size) in enumerate(
             zip(start.tolist(), length.tolist(), size.tolist(), strict=True)
         ):
             if number_size:
-                tag = str(view[at + 2 : at + 2 + view[at + 1]], "utf-8", "surrogateescape")
+                tags[index] = str(view[at + 2 : at + 2 + view[at + 1]], "utf-8", "surrogateescape")
             else:
                 outline = Outline()
                 try:
@@ -252,24 +250,13 @@ class Irregular:
                 if not outline.is_regular or len(outline.places) != 1 or len(outline.varying) > 2:
                     continue
                 (place,) = outline.places
-                tag, facts[index, 1], facts[index, 2] = place.tag, place.start, place.end - place.start
+                tags[index], facts[index, 1], facts[index, 2] = place.tag, place.start, place.end - place.start
                 varying[index] = (outline.varying * 2)[:2]
-            facts[index, 3] = self._number_of(tag)
+        facts[[*tags], 3] = self._ids_of([*tags.values()])
         for index, templates in enumerate(self._templates):
             chosen = (size_class[new] == index) & (facts[:, 3] >= 0)
             if chosen.any():
                 templates.learn(data, start[chosen], hashes[new[chosen]], facts[chosen], varying[chosen])
-
-    def _plain(self, data: NDArray[np.uint8], start: Indices, length: Indices) -> tuple[Indices, Indices]:
-        """Return where the number stands in values that are a tag and a number, and its size; 0 for others."""
-        number = 2 + data[start + 1].astype(np.int64) + 1
-        rest = length - number
-        has_key = (rest >= 4) & (data[start + number - 1] == self._dialect.plain_key)
-        is_single = has_key & (rest == 4)
-        is_exact = has_key & (rest == 4 + _EXACT_BYTES)
-        for index, byte in enumerate(_EXACT_KEY):
-            is_exact &= data[start + number + 4 * is_exact + index * is_exact] == byte
-        return number + is_exact * (4 + len(_EXACT_KEY)), is_single * 4 + is_exact * 8
 
     def _others(
         self, data: memoryview, starts: Indices, lengths: Indices, heads: scan.Heads, values: Values
@@ -293,7 +280,7 @@ def _placed(data: NDArray[np.uint8], base: int, starts: Indices, repeated: Repea
     step, wall_time, ids, position, size = repeated
     rows = Rows(base + starts[: step.size], step, wall_time)
     row = np.arange(step.size, dtype=np.int32)
-    return base + position, Points(rows, ids.astype(np.uint16), row, _numbers(data, position, size))
+    return base + position, TaggedNumbers(rows, ids.astype(np.uint16), row, _numbers(data, position, size))
 
 
 def _numbers(data: NDArray[np.uint8], positions: Indices, sizes: NDArray[Any]) -> NDArray[Any]:

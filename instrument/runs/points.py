@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
-from instrument.runs.columns import Columns, FilePoints, joined
+from instrument.eventfile.names import Writer
+from instrument.runs.columns import NOT_CONTINUED, Columns, FilePoints, SeriesRows, joined
 from instrument.runs.html_view import HtmlView
 from instrument.runs.numbers import NumberPoints
-from instrument.runs.starts import Origin, Writer, replaced_from
+from instrument.runs.starts import Origin, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
 from instrument.wording import quoted
 
@@ -33,8 +34,7 @@ V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
-_NONE_CONTINUED: Mapping[Writer, Writer] = {}
-_ZERO = bytes(np.dtype(np.intp).itemsize)
+_DOUBLE_BYTES = 8
 
 
 @dataclass
@@ -49,7 +49,6 @@ class Part:
         return self.origin.writer
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Points(HtmlView):
     """The points of one tag, ordered by step, then by time; all columns have one entry a point.
 
@@ -60,16 +59,33 @@ class Points(HtmlView):
     go by step. Where several points have that step, `points[step]` is the one recorded last that is not superseded.
     """
 
-    kind: str
-    tag: str
-    step: NDArray[np.int64]
-    wall_time: NDArray[np.float64]
-    superseded: NDArray[np.bool_]
-    writers: tuple[Writer, ...]
-    writer_index: NDArray[np.intp]
-    _raw: Any
-    #: Writers whose points another writer goes on from, and that writer, which `by_writer` names for both.
-    _continued: Mapping[Writer, Writer] = field(default_factory=dict)
+    __slots__ = ("_raw", "_rows", "kind", "tag")
+
+    def __init__(self, kind: str, tag: str, rows: SeriesRows, raw: Any) -> None:
+        self.kind = kind
+        self.tag = tag
+        self._rows = rows
+        self._raw = raw
+
+    @property
+    def step(self) -> NDArray[np.int64]:
+        return self._rows.step
+
+    @property
+    def wall_time(self) -> NDArray[np.float64]:
+        return self._rows.wall_time
+
+    @property
+    def superseded(self) -> NDArray[np.bool_]:
+        return self._rows.superseded
+
+    @property
+    def writers(self) -> tuple[Writer, ...]:
+        return self._rows.writers
+
+    @property
+    def writer_index(self) -> NDArray[np.intp]:
+        return self._rows.writer_index
 
     @property
     def writer(self) -> list[Writer]:
@@ -78,7 +94,7 @@ class Points(HtmlView):
 
     def by_writer(self: P) -> dict[Writer, P]:
         """Return the points of each writer; a series that another host has continued belongs to that host."""
-        names = [self._continued.get(writer, writer) for writer in self.writers]
+        names = [self._rows.continued.get(writer, writer) for writer in self.writers]
         if len(names) == 1:
             return {names[0]: self}
         return self._split(names)
@@ -98,18 +114,18 @@ class Points(HtmlView):
 
     def _only(self: P, index: NDArray[np.intp]) -> P:
         used, writer_index = np.unique(self.writer_index[index], return_inverse=True)
-        return replace(
-            self,
-            step=self.step[index],
-            wall_time=self.wall_time[index],
-            superseded=self.superseded[index],
-            writers=tuple(self.writers[position] for position in used.tolist()),
-            writer_index=writer_index,
-            _raw=self._raw[index],
+        rows = SeriesRows(
+            self.step[index],
+            self.wall_time[index],
+            self.superseded[index],
+            tuple(self.writers[position] for position in used.tolist()),
+            writer_index,
+            self._rows.continued,
         )
+        return type(self)(self.kind, self.tag, rows, self._raw[index])
 
     def __len__(self) -> int:
-        return len(self.step)
+        return len(self._rows.step)
 
     def __contains__(self, step: object) -> bool:
         return isinstance(step, (int, np.integer)) and bool((self.step == step).any())
@@ -204,8 +220,12 @@ def import_pandas() -> Any:
 class Scalars(Points):
     """Numbers: `value` is float64."""
 
+    __slots__ = ()
+
     @property
     def value(self) -> NDArray[np.float64]:
+        if self._raw.itemsize != _DOUBLE_BYTES:  # it may be a part of what the file holds of thousands of tags
+            self._raw = self._raw.astype(np.float64)
         values: NDArray[np.float64] = self._raw
         return values
 
@@ -236,6 +256,8 @@ class Scalars(Points):
 class _Decoded(Points, Generic[V]):
     """Values that stay encoded until they are asked for, each time anew, so that a long series costs no memory."""
 
+    __slots__ = ()
+
     @property
     def values(self) -> list[V]:
         """All values, decoded.
@@ -260,6 +282,8 @@ class _Decoded(Points, Generic[V]):
 class Images(_Decoded[Image]):
     """Pictures: `values` and `images[step]` are `instrument.values.Image`, still compressed."""
 
+    __slots__ = ()
+
     def __getitem__(self, step: int) -> Image:
         return self.decode(self._find(step))
 
@@ -275,12 +299,16 @@ class Images(_Decoded[Image]):
 class Series(_Decoded[V]):
     """Histograms, images, landscapes or graphs: `values` are those of `instrument.values`, and so is `series[step]`."""
 
+    __slots__ = ()
+
     def __getitem__(self, step: int) -> V:
         return self.decode(self._find(step))
 
 
 class Tensors(_Decoded[Tensor]):
     """Tensors: `values` are `instrument.values.Tensor`, and `tensors[step]` is the array, which may be read-only."""
+
+    __slots__ = ()
 
     def __getitem__(self, step: int) -> NDArray[np.generic]:
         return self.decode(self._find(step)).array
@@ -292,19 +320,13 @@ def merge(
     tag: str,
     parts: Sequence[Part],
     superseded: bool,
-    continued: Mapping[Writer, Writer] = _NONE_CONTINUED,
+    continued: Mapping[Writer, Writer] = NOT_CONTINUED,
 ) -> P:
     """Put the points of several files together; `parts` are in the order of their files' names.
 
     `continued` are writers that another one has gone on with.
     """
     columns = [part.points.columns() for part in parts]
-    if len(parts) == 1 and parts[0].points.extent() is not None:  # steps ascend, mostly: there may be thousands of tags
-        step, wall_time, raw = columns[0]
-        raw = raw.astype(np.float64, copy=False) if kind == "scalar" else raw
-        only: NDArray[np.intp] = np.ndarray((step.size,), np.intp, _ZERO, 0, (0,))
-        none = np.zeros(step.size, np.bool_)
-        return cls(kind, tag, step, wall_time, none, (parts[0].writer,), only, raw, continued)
     writers = tuple(sorted({part.writer for part in parts}))
     sampled = is_sampled(kind, tag)
     starts = _replaced_from(parts, columns)
@@ -321,11 +343,10 @@ def merge(
     if not superseded and mask.any():
         order = np.arange(mask.size)[order]
         order = order[~mask[order]]
-    raw = whole.raw.astype(np.float64, copy=False) if kind == "scalar" else whole.raw
     step, wall_time, mask, writer_index = (
         column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
     )
-    return cls(kind, tag, step, wall_time, mask, writers, writer_index, raw[order], continued)
+    return cls(kind, tag, SeriesRows(step, wall_time, mask, writers, writer_index, continued), whole.raw[order])
 
 
 def is_sampled(kind: str, tag: str) -> bool:

@@ -34,7 +34,7 @@ from instrument.ringfile import pending
 from instrument.runs import folders, frames, tail
 from instrument.runs.html_view import HtmlView
 from instrument.runs.ordering import natural
-from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, merge, named
+from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, named
 from instrument.runs.run_data import RunData, RunLineage
 from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
 from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
@@ -90,9 +90,8 @@ class Run(HtmlView):
 
     def tags(self) -> dict[str, list[str]]:
         """Return the tags of each kind that occurs (of `instrument.values.KINDS`, without those of lineage), sorted."""
-        keys = self._contents.keys()
-        tags = {kind: sorted((tag for of_kind, tag in keys if of_kind == kind), key=natural) for kind in KINDS}
-        return {kind: names for kind, names in tags.items() if names}
+        tags = self._contents.tags()
+        return {kind: sorted(tags[kind], key=natural) for kind in KINDS if kind in tags}
 
     def scalars(self, tag: str, superseded: bool = False) -> Scalars:
         """Return the numbers of a tag; with `superseded` also those that a restart replaced.
@@ -288,13 +287,13 @@ class Run(HtmlView):
             self._read.read(self.files)
 
     def _tags(self, kind: str) -> list[str]:
-        return sorted((tag for of_kind, tag in self._contents.keys() if of_kind == kind), key=natural)
+        return sorted(self._contents.tags().get(kind, ()), key=natural)
 
     def _points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool) -> P:
-        parts = self._contents.parts((kind, tag))
-        if not parts:
+        points = self._contents.points(cls, kind, tag, superseded)
+        if points is None:
             raise NoSuchRun(self._lack(kind, tag))
-        return merge(cls, kind, tag, parts, superseded, self._contents.continued)
+        return points
 
     def _lack(self, kind: str, tag: str) -> str:
         """Return why there is no such series, and which tags come near."""

@@ -9,20 +9,23 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from instrument.codec import lineage, tensorboard, tensorboard_outline
 from instrument.errors import CorruptFrame, CorruptMessage
 from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
+from instrument.eventfile.names import Writer
 from instrument.runs.event_file import EventFile, Key, LineageRecord
 from instrument.runs.html_view import HtmlView
 from instrument.runs.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
-from instrument.runs.starts import Origin, Writer, joined
+from instrument.runs.starts import Origin, joined
 from instrument.values import Gap
+
+P = TypeVar("P", bound=Points)
 
 _HEAD_BYTES = 4096
 _HPARAMS = "hparams"
@@ -37,6 +40,8 @@ class RunData:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
+        #: The file, if there is one only.
+        self._only: EventFile | None = None
         self._in_order: list[EventFile] | None = None
         self._by_rows: dict[object, list[Key]] | None = None
         #: Those with the start of their recorder, by what the names of its files have in common.
@@ -60,6 +65,7 @@ class RunData:
                 file = before.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
+        self._only = next(iter(self._files.values())) if len(self._files) == 1 else None
         firsts = [file for file in self._files.values() if file.begun is not None]
         self._continued = None
         self._origins = {}
@@ -73,13 +79,32 @@ class RunData:
             self._in_order = sorted(self._files.values(), key=order)
         return self._in_order
 
+    def tags(self) -> dict[str, list[str]]:
+        """Return the tags of each kind, in the order in which they first came."""
+        if self._only is not None:
+            return self._only.tags()
+        tags: dict[str, dict[str, None]] = {}
+        for file in self._files.values():
+            for kind, of_file in file.tags().items():
+                tags.setdefault(kind, {}).update(dict.fromkeys(of_file))
+        return {kind: list(of_kind) for kind, of_kind in tags.items()}
+
     def keys(self) -> set[Key]:
         """Return kind and tag of each series."""
-        return {key for file in self._files.values() for key in file.points}
+        return {(kind, tag) for kind, tags in self.tags().items() for tag in tags}
 
     def parts(self, key: Key) -> list[Part]:
         """Return the parts of a series, in the order of their files; an empty list if there is no such series."""
-        return [Part(self.origin(file), file.points[key]) for file in self.files if key in file.points]
+        return [Part(self.origin(file), part) for file in self.files if (part := file.part(key)) is not None]
+
+    def points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool = False) -> P | None:
+        """Return a series, with `superseded` also its points that are; None if there is no such series."""
+        if self._only is not None and kind == "scalar":
+            series = self._only.numbers.series(tag)
+            if series is not None:
+                return cls(kind, tag, *series)
+        parts = self.parts((kind, tag))
+        return merge(cls, kind, tag, parts, superseded, self.continued) if parts else None
 
     @property
     def continued(self) -> dict[Writer, Writer]:
@@ -139,15 +164,15 @@ class RunData:
     def nonfinite(self) -> dict[str, NonFinite]:
         """Return by their tags the scalars with points that are NaN or infinite: how many, and the first step."""
         result: dict[str, NonFinite] = {}
-        for tag in sorted({tag for file in self._files.values() for tag in file.nonfinite()}):
-            points = merge(Scalars, "scalar", tag, self.parts(("scalar", tag)), superseded=False)
-            if points.first_nonfinite_step is not None:
+        for tag in sorted({tag for file in self._files.values() for tag in file.numbers.nonfinite()}):
+            points = self.points(Scalars, "scalar", tag)
+            if points is not None and points.first_nonfinite_step is not None:
                 result[tag] = NonFinite(points.nonfinite, points.first_nonfinite_step)
         return result
 
     def counts(self) -> Counter[str]:
         """Return how many tags of each kind there are."""
-        return Counter(kind for kind, _ in self.keys())
+        return Counter({kind: len(tags) for kind, tags in self.tags().items()})
 
     def _together(self) -> dict[object, list[Key]]:
         """Return the series by what they have in common: those of one entry have the same steps in all files."""

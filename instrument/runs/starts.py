@@ -20,14 +20,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from instrument.eventfile import names
+from instrument.eventfile.names import Writer
 from instrument.eventfile.writer import is_being_written
 from instrument.values import ENDED, FAILED, FINISHED, Start
 
 if TYPE_CHECKING:
     from instrument.runs.event_file import EventFile
-
-#: Rank, or device number of a single process (-1 where the file name has none), and host name.
-Writer = tuple[int, str]
 
 RUNNING, KILLED, UNKNOWN = "running", "killed", "unknown"
 #: A run of several ranks is in the first of these states in which one of them is.

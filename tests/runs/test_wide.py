@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from instrument import read
-from instrument.codec import scalar, schema, wire
+from instrument.codec import scalar, schema, tensorboard_outline, wire
 from instrument.codec import tensorboard as tb
+from instrument.codec.outline import mindspore
 from instrument.runs import verify
+from instrument.runs.columnar import Layout
+from instrument.runs.points import Scalars, merge
 from instrument.values import SAMPLED
 from tests.oracle import frames as oracle
 from tests.runs.build import SECONDS, framed
@@ -283,6 +286,81 @@ def test_values_that_look_like_the_beginnings_of_others(tmp_path: Path, dialect:
     ]
     write(tmp_path, dialect, frames)
     assert compare(tmp_path, dialect) == 67 * 5 + 67 * 4 + 66 * 3
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_series_of_one_file_equal_those_that_are_merged(tmp_path: Path, rng: np.random.Generator, dialect: str) -> None:
+    """Where steps ascend a series is a view of the file's numbers; it has all that merging would have made of it."""
+    views = 0
+    for _ in range(6):
+        write(tmp_path, dialect, list(events_of(rng, dialect)))
+        run = read(tmp_path)
+        for tag in run.tags().get("scalar", []):
+            views += run.contents.files[0].numbers.series(tag) is not None
+            for superseded in (False, True):
+                merged = merge(Scalars, "scalar", tag, run.contents.parts(("scalar", tag)), superseded)
+                series = run.scalars(tag, superseded)
+                for name in ("step", "wall_time", "superseded", "writer_index", "value"):
+                    expected, column = getattr(merged, name), getattr(series, name)
+                    assert column.dtype == expected.dtype
+                    np.testing.assert_array_equal(column, expected)
+                assert series.writers == merged.writers
+                assert list(series.by_writer()) == list(merged.by_writer())
+                assert repr(list(series)) == repr(list(merged))
+    assert views
+
+
+def test_a_series_does_not_change_another(tmp_path: Path) -> None:
+    """Series share steps and times, which are read-only; numbers are those of the series alone."""
+    values = [b"".join(number("mindspore", tag, step / 2) for tag in "ab") for step in range(9)]
+    write(tmp_path, "mindspore", [event(step, 1e9 + step, content) for step, content in enumerate(values, 1)])
+    run = read(tmp_path)
+    series = run.scalars("a")
+    series.value[:] = 7.0
+    assert run.scalars("a").value.tolist() == run.scalars("b").value.tolist() == [step / 2 for step in range(9)]
+    with pytest.raises(ValueError, match="read-only"):
+        series.step[0] = 5
+    with pytest.raises(AttributeError):
+        series.step = np.arange(9)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_events_of_the_same_tags_are_one_table_whatever_their_steps(tmp_path: Path, dialect: str) -> None:
+    """Steps of no byte, of one and of two; tags that have nothing else are views of the table."""
+    frames = [
+        event(step, 1e9 + step, b"".join(number(dialect, f"layer_{tag}", step / 2) for tag in range(100)))
+        for step in range(130)
+    ]
+    write(tmp_path, dialect, [*frames[:20], *frames[126:129]])
+    assert compare(tmp_path, dialect) == 2300
+    assert read(tmp_path).contents.files[0].numbers.series("layer_7") is not None
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_layouts_found_at_once_equal_those_found_field_by_field(rng: np.random.Generator, dialect: str) -> None:
+    """Of any event that is plain numbers only: the same tags, places, sizes and bits that agree."""
+    count = 0
+    key = NUMBER[dialect] << 3 | wire.FIXED32
+    for _ in range(30):
+        for content in itertools.islice(events_of(rng, dialect), 5):
+            (payload,) = oracle.frames(content).payloads
+            layout = Layout.of_wide(memoryview(payload), key)
+            outline = (
+                tensorboard_outline.outline(memoryview(payload), tensorboard_outline.Plugins())
+                if dialect == "tensorboard"
+                else mindspore(memoryview(payload))
+            )
+            if layout is None:
+                continue
+            count += 1
+            expected = Layout.of_outline(outline)
+            assert outline.is_regular
+            assert layout.tags == expected.tags
+            assert layout.starts.tolist() == expected.starts.tolist()
+            assert layout.sizes.tolist() == expected.sizes.tolist()
+            assert layout.mask(len(payload)).tobytes() == outline.mask(len(payload))
+            assert layout.mask(len(payload)).tobytes() == expected.mask(len(payload)).tobytes()
+    assert count
 
 
 def test_protobuf_reads_the_same(tmp_path: Path, rng: np.random.Generator) -> None:

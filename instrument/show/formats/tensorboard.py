@@ -17,8 +17,8 @@ from instrument.codec import tensorboard as tb
 from instrument.codec import tensorboard_event as codec
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
+from instrument.eventfile.names import Writer
 from instrument.runs.points import Points, Scalars
-from instrument.runs.starts import Writer
 from instrument.show.formats.interleave import Column, events
 from instrument.show.formats.job import Job, Written, safe_name
 from instrument.values import Event, Graph, MessageItem
