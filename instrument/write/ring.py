@@ -54,6 +54,8 @@ class Ring:
         self.largest_record_bytes = self.capacity_bytes - HEADER_BYTES
         #: Bytes of the next record's payload that are in place already.
         self.staged_bytes = 0
+        #: The length of the last padding that this side has put, and the position behind it.
+        self._padding_bytes = self._padding_end = 0
 
     @property
     def head(self) -> int:
@@ -65,7 +67,17 @@ class Ring:
 
     @property
     def unread_bytes(self) -> int:
-        return self._words[self._head] - self._words[self._tail]
+        """Bytes of the records that this side has put and the other one has not released; padding is no work."""
+        tail = self._words[self._tail]
+        unread_bytes = self._words[self._head] - tail
+        return unread_bytes - self._padding_bytes if tail < self._padding_end else unread_bytes
+
+    def _pad(self, head: int) -> int:
+        """Fill the ring from `head` to its end, and return the position behind that."""
+        length = self.capacity_bytes - head % self.capacity_bytes
+        record.write_pad(self.data, head % self.capacity_bytes, length - HEADER_BYTES)
+        self._padding_bytes, self._padding_end = length, head + length
+        return head + length
 
     def stage(self, piece: memoryview) -> memoryview | None:
         """Copy a piece of the next record to its place and return it there; None if there is no room now."""
@@ -74,8 +86,7 @@ class Ring:
         tail = words[self._tail]
         begin = head % capacity_bytes
         if head == tail and begin > RESTART_BYTES and not staged_bytes and length + _SPARE_BYTES <= begin:
-            record.write_pad(self.data, begin, capacity_bytes - begin - HEADER_BYTES)
-            words[self._head] = head = head + capacity_bytes - begin
+            words[self._head] = head = self._pad(head)
             begin = 0
         taken_bytes = HEADER_BYTES + staged_bytes + length + -length % ALIGNMENT_BYTES
         if head + taken_bytes - tail > capacity_bytes:
@@ -107,9 +118,7 @@ class Ring:
         taken_bytes = HEADER_BYTES + length + -length % ALIGNMENT_BYTES
         begin = head % capacity_bytes
         if head == tail and begin > RESTART_BYTES and not self.staged_bytes and taken_bytes <= begin:
-            record.write_pad(self.data, begin, capacity_bytes - begin - HEADER_BYTES)
-            head += capacity_bytes - begin
-            begin = 0
+            head, begin = self._pad(head), 0
         end = head + taken_bytes
         if end - tail > capacity_bytes:
             return False
@@ -132,6 +141,7 @@ class Ring:
     def unpublish(self, head: int) -> None:
         """Set the head back to an earlier position; only when nobody reads any more."""
         self._words[self._head] = head
+        self._padding_end = min(self._padding_end, head)
 
     def get(self, position: int) -> Chunk | None:
         """Return what was published at `position`, or None where the producer has come no further."""
