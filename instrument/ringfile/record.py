@@ -7,12 +7,13 @@ hostile, and it is written by the training thread, which pays for each microseco
 Strategy: fixed structs and length-prefixed UTF-8. The *head* describes the event, the *body* before it holds the bytes
 of its arrays and messages, each at a multiple of 64 bytes, so that a worker uses them where they are. The head stands
 behind the body since parts of the body are put in place before the rest of the event is known. The tags of a training's
-steps are the same again and again: their encoding is cached by the tuple of tags, their decoding by its bytes.
+steps are the same again and again, and so are its items but for their values: their encoding is cached by the tuple of
+tags and by what the items are, the decoding of tags by its bytes.
 
 Every record has a checksum over its header and its head. The body of a small record is checked with it. The checksum of
-a large body takes as long as copying it, so such a record is published *unsealed*, and the trainer's monitor thread
-adds the checksum of its body (`seal`). An unsealed record is valid as long as the machine has not been started anew:
-memory that is mapped from a file outlives its processes, and publishing came after the copy. After a crash of the
+a large body takes as long as copying it, so such a record is published *unsealed*. A worker that cannot write for a
+while adds the checksum of its body (`seal`). An unsealed record is valid as long as the machine has not been started
+anew: memory that is mapped from a file outlives its processes, and publishing came after the copy. After a crash of the
 machine nobody knows which pages were written back, and an unsealed record counts as damaged.
 
 Rejected: `marshal` and `pickle` crash or run code when they are given hostile bytes, JSON and protobuf (MindSpore's
@@ -21,6 +22,7 @@ processes have the pure-Python one) take several times as long.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -92,8 +94,10 @@ MOST_CACHED = 256
 MOST_CACHED_BYTES = 64 << 10
 #: How to pack the front of a head for a tuple of tags, and the encoded tags.
 _packers: dict[tuple[str, ...], tuple[Any, int, bytes]] = {}
-#: Number of `dtype.str` by dtype: NumPy makes the text anew each time, which takes long after a pause.
-_codes: dict[Any, int] = {}
+#: Kind, tag, recorded dtype, dtype and shape (None and empty for a message), offset and length of an item's bytes.
+_Entry = tuple[str, str, str, Any, tuple[int, ...], int, int]
+#: The encoded descriptions of an event's items: they change with the items, not with their values.
+_entries: dict[tuple[_Entry, ...], bytes] = {}
 
 
 def with_arrays(event: Event) -> Event:
@@ -114,46 +118,36 @@ def pack(event: Event, staged: Collection[int] = (), staged_bytes: int = 0) -> P
         ValueError: a part of the event has no encoding, such as an array of objects.
     """
     step, wall_time, items, scalars, aliases = event[:5]
-    if not items and not aliases:  # as mostly: what follows is `_front` without the call
-        pack_values, count, tags = _packers.get(tuple(scalars)) or _packer(scalars)
+    pack_values, count, tags = _packers.get(tuple(scalars)) or _packer(scalars)
+    if not items and not aliases:  # as mostly
         head = pack_values(step & _MASK, wall_time, count, len(tags), 0, 0, *scalars.values()) + tags
         length = len(head)
         return [head], length + staged_bytes, staged_bytes
-    pieces: list[Piece] = []
-    offset = staged_bytes
     if len(items) > MOST_ITEMS:
         raise ValueError(f"an event has {len(items)} items, a record at most {MOST_ITEMS}")
-    parts = [_front(event, len(items))]
+    pieces: list[Piece] = []
+    offset = staged_bytes
+    entries: list[_Entry] = []
     for item in items:
         if isinstance(item, StagedItem) and id(item.array) in staged:
-            parts.append(_entry(item, item.array.offset, item.array.nbytes))
+            kind, tag, array, dtype = item
+            entries.append((kind, tag, dtype, array.dtype, array.shape, array.offset, array.nbytes))
             continue
         assert isinstance(item, (ArrayItem, StagedItem, MessageItem)), item
         buffer = _buffer(item)
         length = len(buffer)
-        parts.append(_entry(item, offset, length))
+        if isinstance(item, MessageItem):
+            entries.append((item.kind, item.tag, "", None, (), offset, length))
+        else:
+            entries.append((item.kind, item.tag, item.dtype, item.array.dtype, item.array.shape, offset, length))
         padding = -length % ALIGNMENT_BYTES
         pieces += (buffer, bytes(padding)) if padding else (buffer,)
         offset += length + padding
-    pieces.append(head := b"".join(parts))
+    key = tuple(entries)
+    front = pack_values(step & _MASK, wall_time, count, len(tags), len(aliases), len(items), *scalars.values())
+    head = b"".join((front, tags, _aliases(aliases), _entries.get(key) or _encode_entries(key)))
+    pieces.append(head)
     return pieces, offset + len(head), offset
-
-
-def _front(event: Event, items: int) -> bytes:
-    """Encode the time, the step, the scalars and the aliases of an event."""
-    step, wall_time, _, scalars, aliases = event[:5]
-    packer = _packers.get(tuple(scalars))
-    if packer is None:
-        packer = _packer(scalars)
-    pack_values, count, tags = packer
-    front: bytes = pack_values(step & _MASK, wall_time, count, len(tags), len(aliases), items, *scalars.values())
-    if not aliases:
-        return front + tags
-    parts = [front, tags]
-    for (kind, tag), alias in aliases.items():
-        name, other = _encoded(tag), _encoded(alias)
-        parts += (ALIAS.pack(_KIND_NUMBERS[kind], len(name), len(other)), name, other)
-    return b"".join(parts)
 
 
 def _packer(scalars: Mapping[str, float]) -> tuple[Any, int, bytes]:
@@ -172,29 +166,37 @@ def _encoded(text: str) -> bytes:
     return str.encode(text, "utf-8", "surrogatepass")  # a subclass may have an `encode` of its own
 
 
-def _entry(item: ArrayItem | StagedItem | MessageItem, offset: int, length: int) -> bytes:
+def _aliases(aliases: Mapping[tuple[str, str], str]) -> bytes:
+    parts = []
+    for (kind, tag), alias in aliases.items():
+        name, other = _encoded(tag), _encoded(alias)
+        parts += [ALIAS.pack(_KIND_NUMBERS[kind], len(name), len(other)), name, other]
+    return b"".join(parts)
+
+
+def _encode_entries(entries: tuple[_Entry, ...]) -> bytes:
+    encoded = b"".join([_encode_entry(*entry) for entry in entries])
+    if len(encoded) <= MOST_CACHED_BYTES:
+        if len(_entries) >= MOST_CACHED:
+            _entries.clear()
+        _entries[entries] = encoded
+    return encoded
+
+
+def _encode_entry(
+    kind: str, tag: str, recorded: str, dtype: np.dtype[Any] | None, shape: tuple[int, ...], offset: int, length: int
+) -> bytes:
     """Encode the description of an item whose bytes stand at `offset` of the body."""
-    name = _encoded(item.tag)
-    if isinstance(item, MessageItem):
-        return ITEM.pack(_KIND_NUMBERS[item.kind], MESSAGE, 0, 0, 0, len(name), offset, length) + name
-    kind, _, array, dtype = item
-    code = _codes.get(array.dtype)
+    name = _encoded(tag)
+    if dtype is None:
+        return ITEM.pack(_KIND_NUMBERS[kind], MESSAGE, 0, 0, 0, len(name), offset, length) + name
+    code, recorded_number = _CODE_NUMBERS.get(dtype.str), _DTYPE_NUMBERS.get(recorded)
     if code is None:
-        code = _codes[array.dtype] = _code(array.dtype)
-    shape = array.shape
-    try:
-        dtype_number = _DTYPE_NUMBERS[dtype]
-    except KeyError:
-        raise ValueError(f"no record holds values of the type {dtype!r}") from None
-    entry = ITEM.pack(_KIND_NUMBERS[kind], ARRAY, dtype_number, code, len(shape), len(name), offset, length)
-    return b"".join((entry, name, struct.pack(f"<{len(shape)}Q", *shape)))
-
-
-def _code(dtype: np.dtype[Any]) -> int:
-    number = _CODE_NUMBERS.get(dtype.str)
-    if number is None:
         raise ValueError(f"no record holds an array of dtype {dtype}")
-    return number
+    if recorded_number is None:
+        raise ValueError(f"no record holds values of the type {recorded!r}")
+    entry = ITEM.pack(_KIND_NUMBERS[kind], ARRAY, recorded_number, code, len(shape), len(name), offset, length)
+    return b"".join((entry, name, struct.pack(f"<{len(shape)}Q", *shape)))
 
 
 def _buffer(item: ArrayItem | StagedItem | MessageItem) -> Piece:
@@ -222,7 +224,12 @@ def write_header(
 
 def write_pad(data: memoryview, position: int, length: int) -> None:
     """Write the header of a record with `length` bytes behind it that hold nothing."""
-    _pack_header(data, position, length, 0, 0, PAD, crc32c(_pack_front(length, 0, 0, PAD)), 0, _SEALED)
+    data[position : position + _HEADER.size] = _pad_header(length)
+
+
+@functools.lru_cache(MOST_CACHED)  # records of one size have paddings of one size
+def _pad_header(length: int) -> bytes:
+    return _HEADER.pack(length, 0, 0, PAD, crc32c(_pack_front(length, 0, 0, PAD)), 0, _SEALED)
 
 
 def seal(words: memoryview, position: int, body: memoryview) -> None:

@@ -143,24 +143,30 @@ class Producer:
             if self._in_flight is not None:  # what comes next moves a head
                 self._count_published()
                 self._in_flight = None
-            self._rings[self._preferred].restart(array.nbytes)
         ring = self._rings[self._preferred]
         offset = ring.staged_bytes
         piece = array.data.cast("B")
         place = ring.stage(piece)
-        if place is None and self._wait_to_stage(ring, len(piece)):
-            place = ring.stage(piece)
+        if place is None:
+            place = self._wait_to_stage(ring, piece)
         if place is None:
             return None
         staged = StagedArray(array, place, offset)
         self.staged[id(staged)] = staged
         return staged
 
-    def _wait_to_stage(self, ring: Ring, length: int) -> bool:
-        """Wait where publishing would have to wait all the same, with a copy elsewhere."""
-        if self.drops_when_full or not ring.may_stage(length):
-            return False
-        return self._wait_for_room(lambda: ring.has_room(length))
+    def _wait_to_stage(self, ring: Ring, piece: memoryview) -> memoryview | None:
+        """Stage where publishing would have to wait for room all the same, with a copy elsewhere."""
+        place: memoryview | None = None
+
+        def is_staged() -> bool:
+            nonlocal place
+            place = ring.stage(piece)
+            return place is not None
+
+        if not self.drops_when_full and ring.may_stage(len(piece)):
+            self._wait_for_room(is_staged)
+        return place
 
     def discard_staged(self) -> None:
         self._rings[self._preferred].staged_bytes = 0

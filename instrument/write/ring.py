@@ -54,6 +54,8 @@ class Ring:
         self.largest_record_bytes = self.capacity_bytes - HEADER_BYTES
         #: Bytes of the next record's payload that are in place already.
         self.staged_bytes = 0
+        #: The length of the last padding that this side has put, and the position behind it.
+        self._padding_bytes = self._padding_end = 0
 
     @property
     def head(self) -> int:
@@ -65,38 +67,39 @@ class Ring:
 
     @property
     def unread_bytes(self) -> int:
-        return self._words[self._head] - self._words[self._tail]
+        """Bytes of the records that this side has put and the other one has not released; padding is no work."""
+        tail = self._words[self._tail]
+        unread_bytes = self._words[self._head] - tail
+        return unread_bytes - self._padding_bytes if tail < self._padding_end else unread_bytes
+
+    def _pad(self, head: int) -> int:
+        """Fill the ring from `head` to its end, and return the position behind that."""
+        length = self.capacity_bytes - head % self.capacity_bytes
+        record.write_pad(self.data, head % self.capacity_bytes, length - HEADER_BYTES)
+        self._padding_bytes, self._padding_end = length, head + length
+        return head + length
 
     def stage(self, piece: memoryview) -> memoryview | None:
         """Copy a piece of the next record to its place and return it there; None if there is no room now."""
-        length = len(piece)
-        if not self.has_room(length):
+        words, capacity_bytes, staged_bytes, length = self._words, self.capacity_bytes, self.staged_bytes, len(piece)
+        head = words[self._head]
+        tail = words[self._tail]
+        begin = head % capacity_bytes
+        if head == tail and begin > RESTART_BYTES and not staged_bytes and length + _SPARE_BYTES <= begin:
+            words[self._head] = head = self._pad(head)
+            begin = 0
+        taken_bytes = HEADER_BYTES + staged_bytes + length + -length % ALIGNMENT_BYTES
+        if head + taken_bytes - tail > capacity_bytes:
             return None
-        staged_bytes = self.staged_bytes
-        start = self._words[self._head] % self.capacity_bytes + HEADER_BYTES + staged_bytes
+        start = begin + HEADER_BYTES + staged_bytes
         place = self.data[start : start + length]
         place[:] = piece
-        self.staged_bytes = staged_bytes + length + -length % ALIGNMENT_BYTES
+        self.staged_bytes = taken_bytes - HEADER_BYTES
         return place
 
     def may_stage(self, length: int) -> bool:
         """Return True if there would be room for it in an empty ring."""
         return HEADER_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES <= self.capacity_bytes
-
-    def has_room(self, length: int) -> bool:
-        """Return True if `stage` would have room for it now."""
-        words = self._words
-        end = words[self._head] + HEADER_BYTES + self.staged_bytes + length + -length % ALIGNMENT_BYTES
-        return end - words[self._tail] <= self.capacity_bytes
-
-    def restart(self, length: int) -> None:
-        """Have a record of about `length` bytes stand at the beginning of a ring that is empty and has come far."""
-        words = self._words
-        head = words[self._head]
-        begin = head % self.capacity_bytes
-        if head == words[self._tail] and begin > RESTART_BYTES and length + _SPARE_BYTES <= begin:
-            record.write_pad(self.data, begin, self.capacity_bytes - begin - HEADER_BYTES)
-            words[self._head] = head + self.capacity_bytes - begin
 
     def put(self, pieces: Sequence[bytes | memoryview], length: int, sequence: int, head_offset: int = 0) -> bool:
         """Copy a record of `length` bytes in, what is staged and then `pieces`, and publish it.
@@ -115,9 +118,7 @@ class Ring:
         taken_bytes = HEADER_BYTES + length + -length % ALIGNMENT_BYTES
         begin = head % capacity_bytes
         if head == tail and begin > RESTART_BYTES and not self.staged_bytes and taken_bytes <= begin:
-            record.write_pad(self.data, begin, capacity_bytes - begin - HEADER_BYTES)
-            head += capacity_bytes - begin
-            begin = 0
+            head, begin = self._pad(head), 0
         end = head + taken_bytes
         if end - tail > capacity_bytes:
             return False
@@ -140,6 +141,7 @@ class Ring:
     def unpublish(self, head: int) -> None:
         """Set the head back to an earlier position; only when nobody reads any more."""
         self._words[self._head] = head
+        self._padding_end = min(self._padding_end, head)
 
     def get(self, position: int) -> Chunk | None:
         """Return what was published at `position`, or None where the producer has come no further."""

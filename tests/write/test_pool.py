@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from instrument.values import ArrayItem, Event, StagedItem, Tensor
+from instrument.write.ring import RESTART_BYTES
 from tests.write.build import gaps, numbers, records, scalar, steps, tensor, wait_until, workers
 from tests.write.conftest import OpenSink
 from tests.write.pools import SMALL_RING, beside, messages, process, ring, stopped
@@ -103,20 +104,34 @@ def test_the_time_is_that_of_the_call(sink_at: OpenSink) -> None:
     assert max(record.wall_time for record in found) <= made
 
 
-def test_further_workers_start_when_one_is_busy(sink_at: OpenSink, tmp_path: Path) -> None:
-    """One worker serves a light load; others start when its ring fills, and what they encode waits for its turn."""
+def test_one_worker_serves_a_light_load(sink_at: OpenSink, tmp_path: Path) -> None:
+    """However slow it is: what counts is how much it has not written yet, and the padding of its ring is no work."""
     sink = sink_at(3, ring_bytes=3 * SMALL_RING)
-    for step in range(50):
-        sink.write(scalar(step))
+    count = 0
+    while ring(sink).head <= RESTART_BYTES or ring(sink).head != ring(sink).tail:
+        count += sink.write(scalar(count))
         sink.flush()
-    assert len(workers(tmp_path)) == 1
+    position = ring(sink).head
     with stopped(sink):
-        for step in range(50, 200):
+        assert all(sink.write(scalar(count + index)) for index in range(50))
+        assert ring(sink).head - position > SMALL_RING // 2
+        assert len(workers(tmp_path)) == 1
+    sink.close()
+    assert steps(sink.path) == list(range(count + 50))
+
+
+def test_further_workers_start_when_one_is_busy(sink_at: OpenSink, tmp_path: Path) -> None:
+    """When its ring fills, and what they encode waits for its turn."""
+    sink = sink_at(3, ring_bytes=3 * SMALL_RING)
+    assert sink.write(scalar(0))
+    sink.flush()
+    with stopped(sink):
+        for step in range(1, 150):
             assert sink.write(tensor(step, 100))
         wait_until(lambda: len(workers(tmp_path)) == 3)
-        assert sink._producer.pool.committed_sequence == 50
+        assert sink._producer.pool.committed_sequence == 1
     sink.close()
-    assert numbers(sink.path) == [(step, float(step)) for step in range(200)]
+    assert numbers(sink.path) == [(step, float(step)) for step in range(150)]
 
 
 def test_more_workers_than_there_can_be(sink_at: OpenSink) -> None:

@@ -306,13 +306,32 @@ def test_an_empty_ring_starts_again_at_its_beginning() -> None:
     assert bytes(ring.data[3 * PAGE : 16 * PAGE]) == before
 
 
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_padding_is_not_unread(is_staged: bool) -> None:
+    """What waits for the other side are records: the room between the last one and the end of the ring is none."""
+    ring = make(64 * PAGE)
+    assert put(ring, b"x" * (40 * PAGE), 1)
+    take(ring)
+    head = ring.head
+    assert ring.unread_bytes == 0
+    if is_staged:
+        assert ring.stage(memoryview(bytes(64))) is not None
+        assert ring.unread_bytes == 0
+    assert ring.put([b"head"], 64 * is_staged + 4, 2, 64 * is_staged)
+    assert ring.head - head > 23 * PAGE
+    assert ring.unread_bytes == 128 + 64 * is_staged
+    take(ring)
+    assert ring.unread_bytes == 0
+    assert put(ring, b"head", 3)
+    assert ring.unread_bytes == 128
+
+
 def test_staged_records_start_again_too() -> None:
     """Where they fit; the padding before them is released as a record is."""
     ring = make(64 * PAGE)
     before = bytes(ring.data[24 * PAGE : 64 * PAGE])
     data = memoryview(bytes(range(256)) * 160)
     for sequence in range(100):
-        ring.restart(len(data))
         assert ring.stage(data) is not None
         assert ring.put([b"head"], len(data) + 4, sequence, len(data))
         assert take(ring) == (sequence, bytes(data) + b"head")
@@ -321,7 +340,7 @@ def test_staged_records_start_again_too() -> None:
         assert ring.stage(data) is not None
         assert ring.put([b"head"], len(data) + 4, 100, len(data))
         take(ring)
-    ring.restart(0)
+    assert ring.stage(data[:64]) is not None
     assert ring.get(ring.tail) is None
     assert ring.after_padding(ring.tail) == ring.head != ring.tail
 
