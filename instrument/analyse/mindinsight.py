@@ -22,7 +22,7 @@ from instrument.analyse.tables import ProfileTables
 from instrument.analyse.windows import WRITTEN_BY
 from instrument.trace.ascend import TRAINING_TRACE
 from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, Capture, Integers
-from instrument.trace.minddata import queued
+from instrument.trace.pipelines import queued
 
 FOLDER = "profiler"
 _MS, _US = 10**6, 10**3

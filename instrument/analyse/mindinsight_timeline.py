@@ -14,8 +14,8 @@ import numpy as np
 
 from instrument.analyse.executions import operator_mask
 from instrument.analyse.tables import ProfileTables
+from instrument.trace.ascend_executions import UNNAMED_TYPES
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture, Rows
-from instrument.trace.operator_map import UNNAMED_TYPES
 
 _AI_CPU_PROCESS, _COMMUNICATION_PROCESS = 9000, 10000
 #: The lane of steps; 100001 is that of scopes, which MindInsight wants with a level of theirs.

@@ -17,8 +17,8 @@ from instrument.analyse.executions import CountedExecutions
 from instrument.analyse.groupby import aggregate, factorize, masked
 from instrument.analyse.table import ColumnData, Table, Value
 from instrument.errors import InstrumentError
+from instrument.trace.ascend_executions import UNNAMED_TYPES
 from instrument.trace.events import CPU, GPU, MISSING, Capture, Integers, Operator, Rows
-from instrument.trace.operator_map import UNNAMED_TYPES
 
 #: Between the shapes of inputs of one operator that met several.
 SHAPES_APART = " | "

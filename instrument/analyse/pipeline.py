@@ -17,7 +17,7 @@ from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import far
 from instrument.analyse.table import NOT_AVAILABLE, ColumnData, Table
 from instrument.trace.events import MISSING, Capture, PipelineStage, Rows
-from instrument.trace.minddata import queued
+from instrument.trace.pipelines import queued
 
 NOT_INPUT_BOUND, SOMEWHAT, INPUT_BOUND = "not input-bound", "somewhat input-bound", "input-bound"
 #: From which share of the time spent on waiting a training is called so: where TensorFlow's profiler draws its lines.
