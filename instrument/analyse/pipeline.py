@@ -136,8 +136,7 @@ def queues(capture: Capture) -> Table:
         wait = _mean_ns(capture.batches, "pipeline_ns")
         rows.append(("pipeline gives a batch", *_sizes(capture.batches), wait))
     heads = ("what", "samples", "empty", "full", "empty_percent", "mean_wait_ns")
-    columns = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
-    return Table("data_queues", columns, "Queues of data", [] if rows else [_NOTHING])
+    return Table.of_rows("data_queues", heads, rows, "Queues of data", [] if rows else [_NOTHING])
 
 
 def _sizes(rows: Rows) -> tuple[int, int, int | None, float | None]:
