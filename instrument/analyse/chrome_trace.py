@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.analyse import timeline_lanes
+from instrument.analyse.intervals import NO_LANE, drawing_order, lanes
 from instrument.analyse.timeline_events import (
     CROWDED,
     CounterTrack,
@@ -139,10 +139,10 @@ class _Writer:
         return self._next - 1
 
     def _track(self, track: Track, process: int, base: int) -> Iterator[list[str]]:
-        order = timeline_lanes.order(track.start_ns, track.duration_ns, track.nests)
+        order = drawing_order(track.start_ns, track.duration_ns, track.nests)
         start, duration = track.start_ns[order], track.duration_ns[order]
-        lane = timeline_lanes.assign(start, start + duration, track.nests)
-        self.left_out[CROWDED] += int((lane == timeline_lanes.NO_LANE).sum())
+        lane = lanes(start, start + duration, track.nests)
+        self.left_out[CROWDED] += int((lane == NO_LANE).sum())
         for number in range(int(lane.max()) + 1):
             tid = self._number()
             where = f'"pid":{process},"tid":{tid}'

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from instrument.analyse.layout import UNLIMITED, Screen, prose
-from instrument.analyse.table import Table
+from instrument.analyse.table import Record, Table
 from instrument.analyse.tables import ProfileTables
 from instrument.trace.events import MISSING
 
 _NUMBER = re.compile(r"(?:-op|_)\d+$")
 _BASE, _NEW = "base only", "new only"
 _NO_STEPS = "One of the profiles has no steps."
-_Row = Mapping[str, Any]
-_Pair = tuple[_Row, _Row]
+_Pair = tuple[Record, Record]
+#: Columns by name.
+_Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +76,17 @@ def compare(base: ProfileTables, new: ProfileTables) -> Comparison:
     kinds = _by_type(base.operator_types.records()), _by_type(new.operator_types.records())
     types = [(row, kinds[1][kind]) for kind, row in kinds[0].items() if kind in kinds[1]]
     notes = [f"{lost} (base) and {also_lost} (new) executions in no step are left out."] if lost or also_lost else []
+    of_windows = [] if by_step else [f"{_NO_STEPS} Times are sums over the windows."]
     return Comparison(
         title,
         _parts(base.step_parts.records(), new.step_parts.records(), by_step),
         _each_step(base.steps.records(), new.steps.records()),
-        _operators(Table("compared_operators", {}, "Operators in both", notes), "full_name", pairs, steps, by_step),
-        _operators(Table("compared_types", {}, "Types of operators in both"), "type", types, steps, by_step),
+        _operators("full_name", pairs, steps, by_step, "compared_operators", "Operators in both").with_notes(
+            *notes, *of_windows
+        ),
+        _operators("type", types, steps, by_step, "compared_types", "Types of operators in both").with_notes(
+            *of_windows
+        ),
         _unmatched(single),
     )
 
@@ -96,9 +104,9 @@ def _in_steps(profile: ProfileTables) -> tuple[ProfileTables, int]:
 # ---------------------------------------------------------------- matching
 
 
-def _matched(base: Sequence[_Row], new: Sequence[_Row]) -> tuple[list[_Pair], list[tuple[str, _Row]]]:
+def _matched(base: Sequence[Record], new: Sequence[Record]) -> tuple[list[_Pair], list[tuple[str, Record]]]:
     pairs: list[_Pair] = []
-    keys: tuple[Callable[[_Row], Any], ...] = (
+    keys: tuple[Callable[[Record], Hashable], ...] = (
         lambda row: (row["full_name"], row["side"]),
         lambda row: row["full_name"],
         lambda row: _NUMBER.sub("", row["full_name"]),
@@ -111,16 +119,16 @@ def _matched(base: Sequence[_Row], new: Sequence[_Row]) -> tuple[list[_Pair], li
     return pairs, [(_BASE, row) for row in base] + [(_NEW, row) for row in new]
 
 
-def _unique(rows: Sequence[_Row], key: Callable[[_Row], Any]) -> dict[Any, _Row]:
+def _unique(rows: Sequence[Record], key: Callable[[Record], Hashable]) -> dict[Hashable, Record]:
     """Return the rows whose key no other row has, by that key."""
     keys = [key(row) for row in rows]
     count = Counter(keys)
     return {name: row for name, row in zip(keys, rows, strict=True) if count[name] == 1}
 
 
-def _by_type(rows: Sequence[_Row]) -> dict[str, dict[str, Any]]:
+def _by_type(rows: Sequence[Record]) -> dict[str, Record]:
     """Add up the rows of one type, wherever they run: another device has other sides."""
-    types: dict[str, dict[str, Any]] = {}
+    types: dict[str, Record] = {}
     for row in rows:
         total = types.setdefault(row["type"], {"type": row["type"], "side": "", "count": 0, "total_ns": 0})
         total["side"] = ", ".join(filter(None, (total["side"], row["side"])))
@@ -133,7 +141,7 @@ def _by_type(rows: Sequence[_Row]) -> dict[str, dict[str, Any]]:
 # ---------------------------------------------------------------- tables
 
 
-def _differences(base: Sequence[float | None], new: Sequence[float | None]) -> dict[str, list[float | None]]:
+def _differences(base: Sequence[float | None], new: Sequence[float | None]) -> _Columns:
     """Return new - base, and the same in percent of base, or None if either is not known, or base is 0."""
     difference = [None if old is None or now is None else now - old for old, now in zip(base, new, strict=True)]
     percent = [
@@ -142,21 +150,21 @@ def _differences(base: Sequence[float | None], new: Sequence[float | None]) -> d
     return {"difference_ns": difference, "difference_percent": percent}
 
 
-def _parts(base: Sequence[_Row], new: Sequence[_Row], has_steps: bool) -> Table:
+def _parts(base: Sequence[Record], new: Sequence[Record], has_steps: bool) -> Table:
     """Compare the parts of a step, which both tables have. Without steps a row would be a whole window: none then."""
     base, new = (base, new) if has_steps else ((), ())
-    columns: dict[str, list[Any]] = {"part": [row["part"] for row in base]}
+    columns = {"part": [row["part"] for row in base]}
     for name in ("mean_ns", "median_ns"):
-        columns |= {f"base_{name}": [row[name] for row in base], f"new_{name}": [row[name] for row in new]}
+        columns |= _both(name, base, new)
     columns |= _differences(columns["base_mean_ns"], columns["new_mean_ns"])
     return Table("compared_parts", columns, "The parts of the mean step", [] if has_steps else [_NO_STEPS])
 
 
-def _each_step(base: Sequence[_Row], new: Sequence[_Row]) -> Table:
+def _each_step(base: Sequence[Record], new: Sequence[Record]) -> Table:
     """Compare every step that has a number, of the first graph where it has several, or None where it is absent."""
     in_base, in_new = _totals(base), _totals(new)
     numbers = sorted({*in_base, *in_new})
-    columns: dict[str, list[Any]] = {"step": numbers}
+    columns: _Columns = {"step": numbers}
     columns |= {"base_total_ns": [in_base.get(number) for number in numbers]}
     columns |= {"new_total_ns": [in_new.get(number) for number in numbers]}
     columns |= _differences(columns["base_total_ns"], columns["new_total_ns"])
@@ -165,7 +173,7 @@ def _each_step(base: Sequence[_Row], new: Sequence[_Row]) -> Table:
     return Table("compared_steps", columns, "Steps by their number", notes)
 
 
-def _totals(rows: Sequence[_Row]) -> dict[int, int | None]:
+def _totals(rows: Sequence[Record]) -> dict[int, int | None]:
     totals: dict[int, int | None] = {}
     for row in rows:
         if row["step"] is not None:
@@ -173,27 +181,29 @@ def _totals(rows: Sequence[_Row]) -> dict[int, int | None]:
     return totals
 
 
-def _operators(table: Table, name: str, pairs: Sequence[_Pair], steps: tuple[int, int], by_step: bool) -> Table:
+def _operators(
+    key: str, pairs: Sequence[_Pair], steps: tuple[int, int], by_step: bool, name: str, caption: str
+) -> Table:
+    """Compare pairs of operators, or of types of them, the largest difference first."""
     time = "step_ns" if by_step else "total_ns"
-    columns: dict[str, list[Any]] = {name: [base[name] for base, _ in pairs]}
-    sides = [(base["side"], new["side"]) for base, new in pairs]
-    columns |= {"base_side": [side for side, _ in sides], "new_side": [side for _, side in sides]}
-    for column in ("count", "mean_ns"):
-        columns |= {f"base_{column}": [base[column] for base, _ in pairs]}
-        columns |= {f"new_{column}": [new[column] for _, new in pairs]}
+    columns = {key: [base[key] for base, _ in pairs]}
+    for column in ("side", "count", "mean_ns"):
+        columns |= _both(column, [base for base, _ in pairs], [new for _, new in pairs])
     for place, which in enumerate(("base", "new")):
         totals = [pair[place]["total_ns"] for pair in pairs]
         columns[f"{which}_{time}"] = [total / steps[place] for total in totals] if by_step else totals
-    columns |= _differences(columns[f"base_{time}"], columns[f"new_{time}"])
-    order = sorted(range(len(pairs)), key=lambda place: -abs(columns["difference_ns"][place]))
-    notes = [*table.notes, *([] if by_step else [f"{_NO_STEPS} Times are sums over the windows."])]
-    ordered = {key: [values[place] for place in order] for key, values in columns.items()}
-    return Table(table.name, ordered, table.caption, notes)
+    differences = _differences(columns[f"base_{time}"], columns[f"new_{time}"])
+    order = np.array(sorted(range(len(pairs)), key=lambda place: -abs(differences["difference_ns"][place])), np.int64)
+    return Table(name, columns | differences, caption).take(order)
 
 
-def _unmatched(single: Sequence[tuple[str, _Row]]) -> Table:
+def _both(column: str, base: Sequence[Record], new: Sequence[Record]) -> _Columns:
+    return {f"{which}_{column}": [row[column] for row in rows] for which, rows in (("base", base), ("new", new))}
+
+
+def _unmatched(single: Sequence[tuple[str, Record]]) -> Table:
     rows = sorted(single, key=lambda pair: -pair[1]["total_ns"])
-    columns: dict[str, list[Any]] = {"where": [where for where, _ in rows]}
+    columns: _Columns = {"where": [where for where, _ in rows]}
     for name in ("full_name", "type", "side", "count", "total_ns", "mean_ns"):
         columns[name] = [row[name] for _, row in rows]
     return Table("unmatched_operators", columns, "Operators in one profile only")

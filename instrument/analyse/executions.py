@@ -7,6 +7,10 @@ intervals (see `intervals`).
 A trace also holds impossible executions: ends that were lost, counters that ran over. Each stays in the timeline. Here
 it is left out of sums and counted by kind. Only where the trace itself says that records were lost inside of an
 execution, it ends at the latest where the next one of its stream begins after that place.
+
+The roles of operators (forward, backward, optimizer) come from the scopes in their full names. In graph mode
+`Default/network...` is the forward pass, `Gradients/...` the backward pass and `.../optimizer...` the update of the
+weights. In PyNative mode a name has no scope, or nothing but `Default/`, and nothing says what it is for.
 """
 
 from __future__ import annotations
@@ -19,7 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.analyse.intervals import far
-from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture, Mask, Operator, Problem, Rows
+from instrument.trace.events import (
+    AI_CPU,
+    COMMUNICATION,
+    CPU,
+    MISSING,
+    Capture,
+    Integers,
+    Mask,
+    Operator,
+    Problem,
+    Rows,
+    by_start,
+)
 
 #: Nothing that a device executes lasts eleven days.
 _LONGEST_NS = 10**15
@@ -98,7 +114,7 @@ def count_executions(capture: Capture) -> CountedExecutions:
         is_good &= ~is_bad
         left_out |= {kind: number} if number else {}
     good = rows[is_good]
-    good = good[np.argsort(good["start_ns"], kind="stable")]
+    good = by_start(good)
     before = good["duration_ns"].copy()
     _clip_at_window(good, capture)
     streams = _serial_streams(good, capture)
@@ -158,7 +174,7 @@ def _clip_where_records_were_lost(rows: Rows, streams: Sequence[NDArray[np.intp]
     The end that such an execution was given may be that of a later one of its task.
     """
     lost = lost[lost["end_ns"] >= lost["start_ns"]]
-    lost = lost[np.argsort(lost["start_ns"], kind="stable")]
+    lost = by_start(lost)
     if not len(lost):
         return 0
     reopened = np.minimum.accumulate(lost["end_ns"][::-1])[::-1]  # the earliest end of this place and all later ones
@@ -215,3 +231,39 @@ def is_collective(kind: str) -> bool:
 def computes(operator: Operator) -> bool:
     """Return True if an operator is the device's own work."""
     return operator.side != CPU and not communicates(operator)
+
+
+# ---------------------------------------------------------------- roles of operators, by the scopes in their full names
+
+NO_ROLE, FORWARD, BACKWARD, OPTIMIZER = range(4)
+_GRADIENTS = "Gradients/"
+_OPTIMIZER = "optimizer"
+_NETWORK = "network"
+
+
+def roles(operators: Sequence[Operator]) -> Integers:
+    """Return the role of each operator.
+
+    Where nothing is in a scope `network`, as in a network of the user's own making, all that is in a scope and has no
+    other role is forward.
+    """
+    names = [operator.full_name for operator in operators]
+    result = np.array([_role(name) for name in names], np.int64)
+    if not (result == FORWARD).any():
+        result[has_scope(operators) & (result == NO_ROLE)] = FORWARD
+    return result
+
+
+def has_scope(operators: Sequence[Operator]) -> Mask:
+    """Return a mask of the operators that are in a scope of the network."""
+    names = (operator.full_name for operator in operators)
+    return np.array([name.startswith(_GRADIENTS) or name.count("/") > 1 for name in names], np.bool_)
+
+
+def _role(full_name: str) -> int:
+    if full_name.startswith(_GRADIENTS):
+        return BACKWARD
+    scopes = full_name.split("/")[:-1]
+    if any(scope.startswith(_OPTIMIZER) for scope in scopes):
+        return OPTIMIZER
+    return FORWARD if any(scope.startswith(_NETWORK) for scope in scopes) else NO_ROLE

@@ -2,6 +2,10 @@
 
 The names, columns and units are MindInsight 2.3.1's: times of operators in ms (of a GPU in us), shares as fractions,
 step traces in units of 10 ns. A page whose file is not here says that it has no data.
+
+The timeline, of an Ascend device or a GPU, is a list of Chrome events without lanes: `tid` is the stream, `pid` the
+device, or a number of its own for AI CPU and communication, as MindSpore wrote it. Times are microseconds from the
+first event on.
 """
 
 from __future__ import annotations
@@ -11,18 +15,18 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from instrument.analyse import mindinsight_timeline
 from instrument.analyse.executions import operator_mask
-from instrument.analyse.table import Table
+from instrument.analyse.table import Record, Value
 from instrument.analyse.tables import ProfileTables
 from instrument.analyse.windows import WRITTEN_BY
 from instrument.trace.ascend import TRAINING_TRACE
-from instrument.trace.events import AI_CPU, COMMUNICATION, MISSING, Capture, Integers
-from instrument.trace.minddata import queued
+from instrument.trace.ascend_executions import UNNAMED_TYPES
+from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, MISSING, Capture, Integers, Rows
+from instrument.trace.jsontext import Json
+from instrument.trace.pipelines import queued
 
 FOLDER = "profiler"
 _MS, _US = 10**6, 10**3
@@ -46,8 +50,8 @@ def files(profile: ProfileTables, devices: int) -> Iterator[tuple[str, str | Ite
     yield f"profiler_info_{device}.json", json.dumps(_info(profile, devices), indent=1)
     yield from {"cpu": _cpu, "gpu": _gpu, "ascend": _ascend}[profile.target](profile)
     if profile.target != "cpu":  # MindInsight has no such page for the CPU
-        yield f"{profile.target}_timeline_display_{device}.json", mindinsight_timeline.display(profile)
-        yield f"{profile.target}_timeline_summary_{device}.json", json.dumps(mindinsight_timeline.summary(profile))
+        yield f"{profile.target}_timeline_display_{device}.json", _timeline(profile)
+        yield f"{profile.target}_timeline_summary_{device}.json", json.dumps(_timeline_summary(profile))
     if steps := step_trace(profile):
         yield f"step_trace_raw_{device}_detail_time.csv", steps
         points = {name: profile.metadata.get(key, "") for name, key in (("fp_start", "fp_start"), ("bp_end", "bp_end"))}
@@ -59,7 +63,7 @@ def files(profile: ProfileTables, devices: int) -> Iterator[tuple[str, str | Ite
         yield f"{name}_profiling_{device}.txt", _batches(profile.capture)
 
 
-def _info(profile: ProfileTables, devices: int) -> dict[str, Any]:
+def _info(profile: ProfileTables, devices: int) -> dict[str, Json]:
     """Describe the device for the list of profiles, without MindSpore's version, of which MindInsight would warn."""
     return {
         "written_by": WRITTEN_BY,
@@ -72,7 +76,7 @@ def _info(profile: ProfileTables, devices: int) -> dict[str, Any]:
     }
 
 
-def _text(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _text(heading: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(heading)
@@ -84,26 +88,26 @@ def _text(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _cpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
-    heading: Sequence[str] = (
+    heading = (
         "op_side", "op_type", "op_name", "full_op_name", "op_occurrences", "op_total_time(ms)", "op_avg_time(ms)",
         "total_proportion", "subgraph", "pid",
     )  # fmt: skip
     pid = profile.metadata.get("pid", 0)
-    rows: list[tuple[Any, ...]] = [
+    rows = [
         ("Host", row["type"], _short(row), row["full_name"], row["count"], row["total_ns"] / _MS, row["mean_ns"] / _MS,
          row["share_percent"] / 100, _subgraph(row), pid)
-        for row in _records(profile.operators)
+        for row in profile.operators.records()
     ]  # fmt: skip
     yield f"cpu_op_detail_info_{profile.device}.csv", _text(heading, rows)
-    heading = (
+    heading_of_types = (
         "op_type", "type_occurrences", "execution_frequency(per-step)", "total_compute_time", "avg_time(ms)", "percent",
     )  # fmt: skip
-    rows = [
+    types = [
         (row["type"], row["count"], _frequency(row), row["total_ns"] / _MS, row["mean_ns"] / _MS,
          row["share_percent"] / 100)
-        for row in _records(profile.operator_types)
+        for row in profile.operator_types.records()
     ]  # fmt: skip
-    yield f"cpu_op_type_info_{profile.device}.csv", _text(heading, rows)
+    yield f"cpu_op_type_info_{profile.device}.csv", _text(heading_of_types, types)
 
 
 def _gpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
@@ -112,16 +116,16 @@ def _gpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
         "op_side", "op_type", "op_name", "op_full_name", "op_occurrences", "op_total_time(us)", "op_avg_time(us)",
         "total_proportion", "cuda_activity_cost_time(us)", "cuda_activity_call_count",
     )  # fmt: skip
-    rows: list[tuple[Any, ...]] = [
+    rows: list[tuple[object, ...]] = [
         ("Device", row["type"], _short(row), row["full_name"], row["count"], row["total_ns"] / _US,
          row["mean_ns"] / _US, row["share_percent"] / 100, 0, 0)
-        for row in _records(profile.operators)
+        for row in profile.operators.records()
     ]  # fmt: skip
     yield f"gpu_op_detail_info_{profile.device}.csv", _text(heading, rows)
     heading = ("op_type", "type_occurrences", "total_time(us)", "total_proportion", "avg_time(us)")
     rows = [
         (row["type"], row["count"], row["total_ns"] / _US, row["share_percent"] / 100, row["mean_ns"] / _US)
-        for row in _records(profile.operator_types)
+        for row in profile.operator_types.records()
     ]
     yield f"gpu_op_type_info_{profile.device}.csv", _text(heading, rows)
 
@@ -129,10 +133,10 @@ def _gpu(profile: ProfileTables) -> Iterator[tuple[str, str]]:
 def _ascend(profile: ProfileTables) -> Iterator[tuple[str, str]]:
     """Write operators of the AI Core and of AI CPU; MindInsight recognises Ascend by `output_op_compute_time`."""
     device = profile.device
-    names, kinds = ([row for row in _records(table) if row["side"] not in (AI_CPU, COMMUNICATION)]
+    names, kinds = ([row for row in table.records() if row["side"] not in (AI_CPU, COMMUNICATION)]
                     for table in (profile.operators, profile.operator_types))  # fmt: skip
     total = sum(row["total_ns"] for row in kinds) or 1
-    rows: list[tuple[Any, ...]] = [
+    rows: list[tuple[object, ...]] = [
         (row["type"], row["total_ns"] / _MS, row["count"], row["total_ns"] / total) for row in kinds
     ]
     heading: Sequence[str] = ("kernel_type", "total_time", "execution_frequency", "percent")
@@ -157,7 +161,7 @@ def _ascend(profile: ProfileTables) -> Iterator[tuple[str, str]]:
         yield f"aicpu_intermediate_{device}.csv", _text(heading, rows)
 
 
-def _ai_cpu_tasks(profile: ProfileTables) -> list[tuple[Any, ...]]:
+def _ai_cpu_tasks(profile: ProfileTables) -> list[tuple[object, ...]]:
     """Make a row for each execution on AI CPU, in ms and us.
 
     Where no file of the AI CPUs tells it, the time of a task is that of its execution, and the one until it ran is 0.
@@ -165,7 +169,7 @@ def _ai_cpu_tasks(profile: ProfileTables) -> list[tuple[Any, ...]]:
     capture, executions = profile.capture, profile.counted.executions
     executions = executions[operator_mask(capture, executions, lambda operator: operator.side == AI_CPU)]
     tasks = {(row["start_ns"], row["operator"]): row for row in capture.ai_cpu}
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for number, row in enumerate(executions, 1):
         name = capture.operators[row["operator"]].name
         task = tasks.get((row["start_ns"], row["operator"]))
@@ -178,25 +182,21 @@ def _ai_cpu_tasks(profile: ProfileTables) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _records(table: Table) -> list[dict[str, Any]]:
-    return table.records()
-
-
-def _short(record: dict[str, Any]) -> str:
+def _short(record: Record) -> str:
     return str(record["full_name"]).rpartition("/")[2]
 
 
-def _subgraph(record: dict[str, Any]) -> str:
+def _subgraph(record: Record) -> str:
     scope = str(record["full_name"]).partition("/")[0]
     return scope if scope in ("Default", "Gradients") else "Default"
 
 
-def _frequency(record: dict[str, Any]) -> int:
+def _frequency(record: Record) -> int:
     """Return how often operators of a type run in a step, or without steps, how many there are."""
     return int(record["operators"]) if record["per_step"] is None else max(round(record["per_step"]), 1)
 
 
-def _inputs(record: dict[str, Any]) -> str:
+def _inputs(record: Record) -> str:
     shapes = [shape for shape in str(record["input_shapes"]).split(" | ")[0].split(";") if shape]
     return json.dumps({f"input_{place}": {"shape": shape.strip("[]")} for place, shape in enumerate(shapes)})
 
@@ -235,7 +235,7 @@ def _with_mean(values: Integers, first: int) -> Integers:
     return np.append(values, round(Fraction(sum(later), len(later))))
 
 
-def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], list[str]]:
+def _reduces(capture: Capture, steps: Integers, zero_ns: int) -> tuple[list[Integers], list[str]]:
     """Return start, end and duration of the first, second, ... communication of each stream and step, 0 for none."""
     rows = capture.reduces[np.isin(capture.reduces["step"], steps) & (capture.reduces["duration_ns"] >= 0)]
     rows = rows[np.lexsort((rows["start_ns"], rows["stream"], rows["step"]))]
@@ -244,7 +244,7 @@ def _reduces(capture: Capture, steps: Any, zero_ns: int) -> tuple[list[Any], lis
     firsts = np.flatnonzero(is_first)
     order = np.arange(len(rows)) - firsts[np.cumsum(is_first) - 1] if len(rows) else np.empty(0, np.int64)
     row_of = {step: place for place, step in enumerate(steps.tolist())}
-    columns: list[Any] = []
+    columns: list[Integers] = []
     heading: list[str] = []
     for stream, number in np.unique(np.stack([rows["stream"], order]), axis=1).T.tolist():
         chosen = rows[(rows["stream"] == stream) & (order == number)]
@@ -269,7 +269,7 @@ def _pipeline(capture: Capture) -> str:
     for stage in queued(capture.pipeline):
         sizes = [int(size) if size.is_integer() else size for size in map(float, stage.queue_sizes)]
         mean = sum(sizes) / len(sizes) if sizes else None
-        queue: tuple[Any, ...] = ("", "", "", "")
+        queue: tuple[Value, ...] = ("", "", "", "")
         if mean is not None and stage.queue_capacity > 0:
             queue = (json.dumps(sizes), mean, stage.queue_capacity, mean / stage.queue_capacity)
         parent = "" if stage.parent == MISSING else stage.parent
@@ -279,7 +279,7 @@ def _pipeline(capture: Capture) -> str:
     return _text(_PIPELINE_COLUMNS, rows)
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     return round(value) if isinstance(value, (int, float)) else 0
 
 
@@ -295,3 +295,88 @@ def _batches(capture: Capture) -> str:
         if size != MISSING:
             lines.append(f"1 {max(capacity, 0)} {batch} {size} {moment}")
     return "\n".join(lines) + "\n"
+
+
+# ---------------------------------------------------------------- the timeline
+
+_AI_CPU_PROCESS, _COMMUNICATION_PROCESS = 9000, 10000
+#: The lane of steps; 100001 is that of scopes, which MindInsight wants with a level of theirs.
+_STEP_LANE = 100_000
+_BLOCK_ROWS = 1 << 14
+#: MindSpore stops there as well; a browser opens no larger page.
+MOST_BYTES = 500_000_000
+
+
+def _timeline(profile: ProfileTables) -> Iterator[str]:
+    """Yield the pieces of `<target>_timeline_display_<device>.json`."""
+    capture = profile.capture
+    rows = profile.counted.executions
+    rows = rows[operator_mask(capture, rows, lambda operator: operator.side != CPU)]
+    steps = np.sort(capture.steps[(capture.steps["start_ns"] > 0) & (capture.steps["end_ns"] >= 0)], order="start_ns")
+    reduces = capture.reduces[(capture.reduces["duration_ns"] >= 0) & (capture.reduces["start_ns"] > 0)]
+    starts = [part["start_ns"].min() for part in (rows, steps, reduces) if len(part)]
+    base_ns = int(min(starts)) if starts else 0
+    size = 0
+    separator = "["
+    for block in _blocks(capture, rows, steps, reduces, base_ns):
+        text = ",\n".join(json.dumps(event, ensure_ascii=False, separators=(",", ":")) for event in block)
+        size += len(text)
+        if size > MOST_BYTES:
+            break
+        yield f"{separator}{text}"
+        separator = ",\n"
+    yield "]\n" if separator != "[" else "[]\n"
+
+
+def _timeline_summary(profile: ProfileTables) -> dict[str, float | int]:
+    """Return what `<target>_timeline_summary_<device>.json` holds: us of operators, streams, operators, executions.
+
+    Of AI CPU only the time of tasks that have a name counts, as MindSpore knows no others.
+    """
+    capture, rows = profile.capture, profile.counted.executions
+    on_core = rows[operator_mask(capture, rows, lambda operator: operator.side not in (CPU, AI_CPU, COMMUNICATION))]
+    on_ai_cpu = rows[
+        operator_mask(capture, rows, lambda operator: operator.side == AI_CPU and operator.type not in UNNAMED_TYPES)
+    ]
+    names = {capture.operators[row].full_name for row in np.unique(on_core["operator"]).tolist()}
+    return {
+        "total_time": int(on_core["duration_ns"].sum() + on_ai_cpu["duration_ns"].sum()) / 1000,
+        "num_of_streams": len(np.unique(on_core["stream"])),
+        "num_of_ops": len(names),
+        "op_exe_times": len(on_core),
+        "max_scope_name_num": 0,
+    }
+
+
+def _blocks(capture: Capture, rows: Rows, steps: Rows, reduces: Rows, base_ns: int) -> Iterator[list[dict[str, Json]]]:
+    names = {capture.device: f"device {capture.device}"}
+    names |= {_AI_CPU_PROCESS: "AI CPU", _COMMUNICATION_PROCESS: "communication"}
+    yield [
+        {"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}} for process, name in names.items()
+    ]
+    if len(steps):
+        yield [
+            _event(str(step["step"]), capture.device, _STEP_LANE, step["start_ns"] - base_ns,
+                   step["end_ns"] - step["start_ns"])
+            for step in steps
+        ]  # fmt: skip
+    for first in range(0, len(rows), _BLOCK_ROWS):
+        yield [_execution(capture, row, base_ns) for row in rows[first : first + _BLOCK_ROWS]]
+    if len(reduces):
+        yield [
+            _event(capture.names[row["name"]], _COMMUNICATION_PROCESS, row["stream"], row["start_ns"] - base_ns,
+                   row["duration_ns"])
+            for row in reduces
+        ]  # fmt: skip
+
+
+def _execution(capture: Capture, row: np.void, base_ns: int) -> dict[str, Json]:
+    operator = capture.operators[row["operator"]]
+    process = {AI_CPU: _AI_CPU_PROCESS, COMMUNICATION: _COMMUNICATION_PROCESS}.get(operator.side, capture.device)
+    name = operator.full_name or operator.type
+    return _event(name, process, row["stream"], row["start_ns"] - base_ns, row["duration_ns"])
+
+
+def _event(name: str, process: int, lane: int, start_ns: int, duration_ns: int) -> dict[str, Json]:
+    times = {"ts": int(start_ns) / 1000, "dur": int(duration_ns) / 1000}
+    return {"name": name, "ph": "X", "pid": process, "tid": 0 if lane == MISSING else int(lane), **times}

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from instrument.analyse.executions import CountedExecutions
 from instrument.analyse.groupby import aggregate, factorize, masked
-from instrument.analyse.table import ColumnData, Table, Value
+from instrument.analyse.table import ColumnData, Record, Table, Value
 from instrument.errors import InstrumentError
+from instrument.trace.ascend_executions import UNNAMED_TYPES
 from instrument.trace.events import CPU, GPU, MISSING, Capture, Integers, Operator, Rows
-from instrument.trace.operator_map import UNNAMED_TYPES
 
 #: Between the shapes of inputs of one operator that met several.
 SHAPES_APART = " | "
@@ -45,8 +44,7 @@ def by_name(capture: Capture, counted: CountedExecutions) -> Table:
     }
     table = _table("operators", "Operators", columns, stats)
     unnamed = sum(kind in UNNAMED_TYPES for kind in table["type"].tolist())
-    notes = [_UNNAMED_NOTE.format(count=unnamed, of=len(table))] if unnamed else []
-    return Table(table.name, table.columns, table.caption, [*table.notes, *notes])
+    return table.with_notes(_UNNAMED_NOTE.format(count=unnamed, of=len(table))) if unnamed else table
 
 
 def by_type(capture: Capture, counted: CountedExecutions) -> Table:
@@ -63,8 +61,8 @@ def by_type(capture: Capture, counted: CountedExecutions) -> Table:
 
 def by_side(capture: Capture, counted: CountedExecutions) -> Table:
     """Tabulate operators by the side of the device (AI Core, AI CPU, GPU, CPU, communication)."""
-    stats = _Stats(capture, counted, lambda operator: operator.side)
-    columns = {"side": stats.keys, "operators": stats.names(), **stats.columns()}
+    stats = _Stats(capture, counted, lambda operator: (operator.side,))
+    columns = {"side": [side for (side,) in stats.keys], "operators": stats.names(), **stats.columns()}
     return _table("sides", "Operators by where they run", columns, stats)
 
 
@@ -77,7 +75,9 @@ def _table(name: str, caption: str, columns: dict[str, ColumnData], stats: _Stat
 class _Stats:
     """Sums over the groups into which `key` puts operators. `first` is the first operator of each group."""
 
-    def __init__(self, capture: Capture, counted: CountedExecutions, key: Callable[[Operator], Any]) -> None:
+    def __init__(
+        self, capture: Capture, counted: CountedExecutions, key: Callable[[Operator], tuple[str, ...]]
+    ) -> None:
         self._capture = capture
         self.keys, self._groups = factorize([key(operator) for operator in capture.operators])
         self.first = np.unique(self._groups, return_index=True)[1].tolist()
@@ -115,7 +115,7 @@ class _Stats:
         self._in_steps = self._count
         self._steps = np.zeros(len(self.keys), np.int64)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, ColumnData]:
         total = int(self._total.sum())
         share = self._total * (100 / total) if total else np.zeros(len(self._total))
         per_step = self._in_steps / np.maximum(self._steps, 1)
@@ -179,7 +179,7 @@ def _by_row(capture: Capture, counted: CountedExecutions) -> tuple[Integers, Int
     return sums.count, sums.total
 
 
-def _facts(capture: Capture, sums: tuple[Integers, Integers], name: str) -> list[dict[str, Any]]:
+def _facts(capture: Capture, sums: tuple[Integers, Integers], name: str) -> list[dict[str, Value]]:
     counts, totals = sums
     entries: dict[tuple[str, str], list[int]] = {}
     for place, operator in enumerate(capture.operators):
@@ -236,7 +236,7 @@ class KeyAverages:
     def __len__(self) -> int:
         return len(self.averages)
 
-    def __iter__(self) -> Iterator[dict[str, Value]]:
+    def __iter__(self) -> Iterator[Record]:
         """Iterate over the operators, each a dictionary by the names of the columns of `averages`."""
         return iter(self.averages)
 

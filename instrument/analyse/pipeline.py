@@ -17,7 +17,7 @@ from instrument.analyse.groupby import mask_missing
 from instrument.analyse.intervals import far
 from instrument.analyse.table import NOT_AVAILABLE, ColumnData, Table
 from instrument.trace.events import MISSING, Capture, PipelineStage, Rows
-from instrument.trace.minddata import queued
+from instrument.trace.pipelines import queued
 
 NOT_INPUT_BOUND, SOMEWHAT, INPUT_BOUND = "not input-bound", "somewhat input-bound", "input-bound"
 #: From which share of the time spent on waiting a training is called so: where TensorFlow's profiler draws its lines.
@@ -136,8 +136,7 @@ def queues(capture: Capture) -> Table:
         wait = _mean_ns(capture.batches, "pipeline_ns")
         rows.append(("pipeline gives a batch", *_sizes(capture.batches), wait))
     heads = ("what", "samples", "empty", "full", "empty_percent", "mean_wait_ns")
-    columns = {head: [row[place] for row in rows] for place, head in enumerate(heads)}
-    return Table("data_queues", columns, "Queues of data", [] if rows else [_NOTHING])
+    return Table.of_rows("data_queues", heads, rows, "Queues of data", [] if rows else [_NOTHING])
 
 
 def _sizes(rows: Rows) -> tuple[int, int, int | None, float | None]:

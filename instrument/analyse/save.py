@@ -7,13 +7,13 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from instrument._version import __version__
 from instrument.analyse import advice, mindinsight, report, stragglers
 from instrument.analyse.table import Table
 from instrument.analyse.tables import ProfileTables
 from instrument.atomic_write import replacing
+from instrument.trace.jsontext import Json
 
 _IDENTITY = "window.json"
 _TABLES = (
@@ -45,7 +45,7 @@ def save(profile: ProfileTables, directory: str, pretty: bool = False) -> list[s
     return written
 
 
-def _identity(profile: ProfileTables) -> dict[str, Any]:
+def _identity(profile: ProfileTables) -> dict[str, Json]:
     """Return what identifies a window, however it was opened."""
     metadata = profile.metadata
     if isinstance(metadata.get("start_ns"), int):
@@ -53,7 +53,7 @@ def _identity(profile: ProfileTables) -> dict[str, Any]:
     return {"path": os.path.abspath(profile.path), "window": profile.number}
 
 
-def _folder(directory: str, profile: ProfileTables, identity: dict[str, Any]) -> str:
+def _folder(directory: str, profile: ProfileTables, identity: dict[str, Json]) -> str:
     for number in itertools.count(profile.number):
         folder = os.path.join(directory, f"profile_{number}_{profile.device}")
         if not os.path.lexists(folder) or _saved_identity(folder) == identity:
@@ -61,10 +61,11 @@ def _folder(directory: str, profile: ProfileTables, identity: dict[str, Any]) ->
     raise AssertionError("numbers do not end")
 
 
-def _saved_identity(folder: str) -> Any:
+def _saved_identity(folder: str) -> Json:
     try:
         with open(os.path.join(folder, _IDENTITY), encoding="utf-8") as file:
-            return json.loads(file.read(1 << 16))
+            identity: Json = json.loads(file.read(1 << 16))
+            return identity
     except (OSError, ValueError):
         return None
 
@@ -84,7 +85,7 @@ def tables(profile: ProfileTables) -> list[Table]:
     return [*(getattr(profile, name) for name in _TABLES), stragglers.devices(ranks, spread), spread]
 
 
-def to_json(profile: ProfileTables) -> dict[str, Any]:
+def to_json(profile: ProfileTables) -> dict[str, Json]:
     """Return all of a profile as values that `json.dumps` takes, without NaN."""
     return {
         "instrument": __version__,
@@ -94,15 +95,15 @@ def to_json(profile: ProfileTables) -> dict[str, Any]:
         "target": profile.target,
         "clock": profile.capture.clock,
         "metadata": _plain(profile.metadata),
-        "left_out": profile.counted.left_out,
+        "left_out": dict[str, Json](profile.counted.left_out),
         "clipped": profile.counted.clipped,
         "clipped_ns": profile.counted.clipped_ns,
-        "advice": advice.sentences(profile),
+        "advice": list[Json](advice.sentences(profile)),
         "tables": {table.name: table.to_json() for table in tables(profile)},
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Json:
     """Return `value` for JSON: NaN and infinities are None, and what JSON does not know is text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}

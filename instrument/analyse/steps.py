@@ -13,18 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from instrument.analyse import operator_roles
-from instrument.analyse.executions import CountedExecutions, communicates, operator_mask, window_of
+from instrument.analyse.executions import (
+    BACKWARD,
+    FORWARD,
+    NO_ROLE,
+    OPTIMIZER,
+    CountedExecutions,
+    communicates,
+    has_scope,
+    operator_mask,
+    roles,
+    window_of,
+)
 from instrument.analyse.groupby import aggregate, mask_missing, masked
 from instrument.analyse.intervals import Union
-from instrument.analyse.table import ColumnData, Table
+from instrument.analyse.table import ColumnArray, ColumnData, Table
 from instrument.trace.assembly import EXECUTIONS
-from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture, Integers, Mask, Rows
+from instrument.trace.events import MISSING, SPAN_STEP, STEP, Capture, Integers, Mask, Rows, by_start, rows_at, unknown
 
 PARTS = ("iteration_interval_ns", "fp_and_bp_ns", "tail_ns")
 _NO_SCOPES = (
@@ -103,7 +111,7 @@ class _Points:
 def _points(capture: Capture, counted: CountedExecutions) -> _Points:
     if not len(capture.steps):
         return _whole_window(capture, counted)
-    rows = capture.steps[np.argsort(capture.steps["start_ns"], kind="stable")]
+    rows = by_start(capture.steps)
     if capture.metadata.get("steps_from") == EXECUTIONS:
         return _Points(rows, [_STEPS_OF_EXECUTIONS])
     if (rows["fp_start_ns"] == MISSING).all() and (rows["bp_end_ns"] == MISSING).all():
@@ -117,7 +125,7 @@ def _whole_window(capture: Capture, counted: CountedExecutions) -> _Points:
     executions = counted.near
     if window is None and len(executions):
         window = int(executions["start_ns"][0]), int((executions["start_ns"] + executions["duration_ns"]).max())
-    rows = np.full(int(window is not None), MISSING, np.int64).astype(STEP)
+    rows = unknown(STEP, int(window is not None))
     notes = ["n/a: the trace has no step marks and no operators."]
     if window is not None:
         rows["start_ns"], rows["end_ns"] = window
@@ -131,16 +139,17 @@ def _by_scopes(rows: Rows, capture: Capture, counted: CountedExecutions) -> _Poi
     row = rows_at(executions["start_ns"], rows)
     if not (row >= 0).any():
         return _Points(rows, [*notes, "The parts are n/a: no usable execution of an operator is in a step."])
-    is_scoped = np.append(operator_roles.has_scope(capture.operators), False)[executions["operator"]]
+    is_scoped = np.append(has_scope(capture.operators), False)[executions["operator"]]
     if 2 * int(is_scoped.sum()) < len(is_scoped):
         rows["fp_start_ns"] = _extent(executions, row, row >= 0, len(rows)).first
         return _Points(rows, [*notes, *_NO_SCOPES])
-    role = operator_roles.roles(capture.operators)[executions["operator"]]
-    roles = (operator_roles.FORWARD, operator_roles.BACKWARD, operator_roles.OPTIMIZER)
-    forward, backward, update = (_extent(executions, row, role == wanted, len(rows)) for wanted in roles)
+    role = roles(capture.operators)[executions["operator"]]
+    forward, backward, update = (
+        _extent(executions, row, role == wanted, len(rows)) for wanted in (FORWARD, BACKWARD, OPTIMIZER)
+    )
     rows["fp_start_ns"], rows["bp_end_ns"] = forward.first, np.minimum(backward.last, rows["end_ns"])
     notes += _notes_on_scopes(forward, backward, update)
-    _count(notes, ~is_scoped & (role == operator_roles.NO_ROLE), "executions have no scope, and may belong to any part")
+    _count(notes, ~is_scoped & (role == NO_ROLE), "executions have no scope, and may belong to any part")
     _count(notes, backward.last > rows["end_ns"], "steps have gradient operators that end behind it; its end counts")
     return _Points(rows, notes)
 
@@ -190,19 +199,10 @@ def _notes_on_scopes(forward: _Extent, backward: _Extent, update: _Extent) -> li
     return notes
 
 
-def rows_at(times: Integers, rows: Rows) -> Integers:
-    """Return the row of the step (dtype STEP, by start) that each time lies in, -1 if it is in none."""
-    if not len(rows):
-        return np.full(len(times), MISSING, np.int64)
-    place = np.searchsorted(rows["start_ns"], times, "right") - 1
-    is_inside = (place >= 0) & (times < rows["end_ns"][place])
-    return np.where(is_inside, place, MISSING)
-
-
 # ---------------------------------------------------------------- the columns
 
 
-def _parts(points: _Points) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+def _parts(points: _Points) -> tuple[ColumnArray, dict[str, ColumnArray]]:
     """Return total and the three parts, masked where they are not known, or where the points contradict each other."""
     rows, notes = points.rows, points.notes
     start, forward, backward, end = (rows[name] for name in ("start_ns", "fp_start_ns", "bp_end_ns", "end_ns"))
@@ -271,7 +271,7 @@ def _count(notes: list[str], concerned: Mask, text: str) -> None:
         notes.append(f"{count} of {len(concerned)} {text}.")
 
 
-def _communication(capture: Capture, counted: CountedExecutions, rows: Rows, notes: list[str]) -> NDArray[Any]:
+def _communication(capture: Capture, counted: CountedExecutions, rows: Rows, notes: list[str]) -> ColumnArray:
     """Return how long any communication was running in each step."""
     communication = capture.reduces[capture.reduces["duration_ns"] >= 0]
     if not len(communication):
@@ -307,23 +307,20 @@ def averages(table: Table) -> Table:
     is_whole, notes = _whole(table)
     rows = [_average(table[name], is_whole) for name in names]
     whole = rows[0][0]
-    columns: dict[str, ColumnData] = {
-        "part": [name.removesuffix("_ns") for name in names],
-        "mean_ns": [row[0] for row in rows],
-        "share_percent": [None if row[0] is None or not whole else 100 * row[0] / whole for row in rows],
-    }
-    for place, name in enumerate(("median_ns", "min_ns", "max_ns", "mean_without_first_ns"), 1):
-        columns[name] = [row[place] for row in rows]
+    shares = [None if row[0] is None or not whole else 100 * row[0] / whole for row in rows]
+    parts = [name.removesuffix("_ns") for name in names]
+    cells = [(part, row[0], share, *row[1:]) for part, share, row in zip(parts, shares, rows, strict=True)]
+    heads = ("part", "mean_ns", "share_percent", "median_ns", "min_ns", "max_ns", "mean_without_first_ns")
     notes += filter(None, [warm_up(table)])
     steps = int(is_whole.sum())
-    return Table("step_parts", columns, f"The parts of {steps} step{'' if steps == 1 else 's'}", notes)
+    return Table.of_rows("step_parts", heads, cells, f"The parts of {steps} step{'' if steps == 1 else 's'}", notes)
 
 
 def explained(parts: Table) -> Table:
     """Return the known parts for a report, with notes on their meaning if all are known."""
     shown = parts.take(~np.ma.getmaskarray(parts["mean_ns"]))
     is_whole = {f"{name}_ns" for name in shown["part"].tolist()}.issuperset(PARTS)
-    return Table(shown.name, shown.columns, shown.caption, [*shown.notes, *(_MEANINGS if is_whole else ())])
+    return shown.with_notes(*_MEANINGS) if is_whole else shown
 
 
 def _whole(table: Table) -> tuple[Mask, list[str]]:
@@ -335,7 +332,7 @@ def _whole(table: Table) -> tuple[Mask, list[str]]:
     return is_whole, [f"{without} of {len(is_whole)} steps are not averaged: not all of their parts are known."]
 
 
-def _average(column: NDArray[Any], is_whole: Mask) -> tuple[float | None, ...]:
+def _average(column: ColumnArray, is_whole: Mask) -> tuple[float | None, ...]:
     """Return mean, median, least, most, and mean without the first row."""
     values, later = (
         np.ma.compressed(np.ma.asarray(column[part][is_whole[part]])) for part in (slice(0, None), slice(1, None))

@@ -84,14 +84,12 @@ def verdict(ranks: Sequence[ProfileTables], apart: Table) -> Straggler | None:
     if len(ranks) < 2 or not len(apart):
         return None
     numbers = apart["step"].tolist()
-    means = {rank.device: _mean(rank.own_ns, numbers) for rank in ranks}
-    device = max(means, key=lambda number: means[number])
-    others = [mean for number, mean in means.items() if number != device]
-    intervals = {rank.device: _interval(rank, numbers) for rank in ranks}
-    mine, theirs = intervals[device], [value for number, value in intervals.items() if number != device]
-    times = [value for value in theirs if value is not None]
-    late = mine - sum(times) / len(times) if mine is not None and len(times) == len(theirs) else None
-    own, rest = means[device], sum(others) / len(others)
+    slowest, *others = sorted(ranks, key=lambda rank: -_mean(rank.own_ns, numbers))
+    device, own = slowest.device, _mean(slowest.own_ns, numbers)
+    rest = sum(_mean(rank.own_ns, numbers) for rank in others) / len(others)
+    mine, times = _interval(slowest, numbers), [_interval(rank, numbers) for rank in others]
+    known = [time for time in times if time is not None]
+    late = mine - sum(known) / len(known) if mine is not None and len(known) == len(times) else None
     step, between = (max(float(apart[name].mean()), 1.0) for name in ("step_ns", "spread_ns"))
     often = int((apart["slowest"] == device).sum())
     return Straggler(

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from instrument.analyse import layout
 
 Value = str | int | float | bool | None
+#: A row by the names of its columns.
+Record: TypeAlias = "dict[str, Any]"
 #: The values of a column, masked where they are not known.
 ColumnArray: TypeAlias = "NDArray[Any]"
 #: The values of a column as they are given to a `Table`.
@@ -99,7 +101,7 @@ class Table:
             raise KeyError(f"Table {self.name!r} has no column {column!r}; it has {', '.join(self.columns)}") from None
         return values
 
-    def __iter__(self) -> Iterator[dict[str, Value]]:
+    def __iter__(self) -> Iterator[Record]:
         """Iterate over the rows, each a dictionary by the names of the columns; None is what is not known."""
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows())
 
@@ -109,13 +111,24 @@ class Table:
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """Iterate over the rows as Python values, None for what is not known."""
-        return zip(*(_values(column) for column in self.columns.values()), strict=True)
+        return zip(*(column.tolist() for column in self.columns.values()), strict=True)
 
-    def records(self) -> list[dict[str, Value]]:
+    def records(self) -> list[Record]:
         """Return the rows by the names of their columns, as a list."""
         return list(self)
 
-    def take(self, places: Any) -> Table:
+    @classmethod
+    def of_rows(
+        cls, name: str, heads: Sequence[str], rows: Sequence[Sequence[Value]], caption: str, notes: Sequence[str] = ()
+    ) -> Table:
+        """Make a table of rows whose values are in the order of `heads`."""
+        return cls(name, {head: [row[place] for row in rows] for place, head in enumerate(heads)}, caption, notes)
+
+    def with_notes(self, *notes: str) -> Table:
+        """Return the table with more notes."""
+        return Table(self.name, self.columns, self.caption, (*self.notes, *notes))
+
+    def take(self, places: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Table:
         """Return the rows at `places`: indices, a slice, or an array of bool."""
         columns = {name: values[places] for name, values in self.columns.items()}
         return Table(self.name, columns, self.caption, self.notes)
@@ -253,12 +266,6 @@ def _array(values: list[Value]) -> ColumnArray:
     return masked
 
 
-def _values(column: ColumnArray) -> list[Any]:
-    """Return Python values, None for what is masked."""
-    values: list[Any] = column.tolist()
-    return values
-
-
 def _rank(name: str, place: int) -> int:
     """Return how early a column is hidden. The first one of a table never is."""
     return _RANKS.get(name, _KEPT.index(()) + 1) if place else 0
@@ -274,7 +281,7 @@ class _ShownColumn(NamedTuple):
 
 def _for_people(name: str, columns: Mapping[str, ColumnArray]) -> _ShownColumn:
     """Return the heading and the cells of a column, in the unit that reads best."""
-    values = _values(columns[name])
+    values = columns[name].tolist()
     kind = columns[name].dtype.kind
     if kind not in "iuf":
         return _ShownColumn(name, [NOT_AVAILABLE if value is None else str(value) for value in values], False)
@@ -323,7 +330,7 @@ def _range(name: str, columns: Mapping[str, ColumnArray]) -> tuple[float, float]
     """Return the least and the most that is not 0, of base and new together, as the eye compares them."""
     first, _, rest = name.partition("_")
     names = [f"base_{rest}", f"new_{rest}"] if first in ("base", "new") else [name]
-    columns_shown = [_values(columns[column]) for column in names if column in columns]
+    columns_shown = [columns[column].tolist() for column in names if column in columns]
     sizes = [abs(value) for column in columns_shown for value in column if value and math.isfinite(value)]
     return min(sizes, default=0), max(sizes, default=0)
 
@@ -352,4 +359,4 @@ def _for_pandas(values: ColumnArray, pandas: Any) -> Any:
     if not np.ma.isMaskedArray(values):
         return values
     kind = "Int64" if values.dtype.kind in "iu" else "Float64" if values.dtype.kind == "f" else object
-    return pandas.array(_values(values), dtype=kind)
+    return pandas.array(values.tolist(), dtype=kind)

@@ -6,9 +6,9 @@ and users look at them in Python. Each figure takes passes over up to millions o
 mean step needs the steps, which need the executions that count.
 
 Strategy. `ProfileTables` holds the captures of a window, computes each table on first use, and keeps it. The
-computation is in a module for each question (steps, operators, pipeline, memory, idle, overlap, host_spans), as a
-function of arrays that knows nothing of this class. Conclusions stand above: advice, comparison, stragglers, report,
-save and mindinsight take a `ProfileTables` and return words, tables or files. On top of all is
+computation is a function of arrays that knows nothing of this class: in a module for each question (steps, operators,
+pipeline, busy), or below for the short ones (memory, spans). Conclusions stand above: advice, comparison, stragglers,
+report, save and mindinsight take a `ProfileTables` and return words, tables or files. On top of all is
 `instrument.analyse.profile.Profile`, a `ProfileTables` with the verbs that users call. Imports go that way only.
 
 Rejected: one class with tables and verbs, which all of them take. Then the class imports the report and the report
@@ -30,10 +30,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from instrument.analyse import executions, host_spans, idle, memory, operators, overlap, pipeline, steps
+from instrument.analyse import busy, executions, operators, pipeline, steps
+from instrument.analyse.groupby import aggregate, factorize, mask_missing
 from instrument.analyse.table import ColumnData, Table
 from instrument.errors import InstrumentError
-from instrument.trace.events import MISSING, Capture
+from instrument.trace.events import MISSING, SPAN_CALLBACK, SPAN_FRAMEWORK, SPAN_USER, Capture, steps_at
 from instrument.wording import ranges
 
 Self = TypeVar("Self", bound="ProfileTables")
@@ -105,7 +106,7 @@ class ProfileTables:
     @cached_property
     def own_ns(self) -> dict[int, int]:
         """Step -> its time without that in which the device only communicated, for the steps whose time is known."""
-        return overlap.own_ns(self.capture, self.counted, self.steps)
+        return busy.own_ns(self.capture, self.counted, self.steps)
 
     @cached_property
     def operators(self) -> Table:
@@ -125,32 +126,32 @@ class ProfileTables:
     @cached_property
     def memory(self) -> Table:
         """Memory over time, in bytes."""
-        return memory.over_time(self.capture)
+        return memory_over_time(self.capture)
 
     @cached_property
     def memory_peaks(self) -> Table:
         """The peak of each kind of size, and at which step."""
-        return memory.peaks(self.memory)
+        return memory_peaks(self.memory)
 
     @cached_property
     def idle(self) -> Table:
         """The largest gaps between operators."""
-        return idle.gaps(self.capture, self.counted)
+        return busy.idle_gaps(self.capture, self.counted)
 
     @cached_property
     def idle_streams(self) -> Table:
         """Busy and idle time of each stream and thread."""
-        return idle.by_stream(self.capture, self.counted)
+        return busy.idle_streams(self.capture, self.counted)
 
     @cached_property
     def overlap(self) -> Table:
         """Computing and communication, and both at once."""
-        return overlap.per_step(self.capture, self.counted)
+        return busy.overlap(self.capture, self.counted)
 
     @cached_property
     def spans(self) -> Table:
         """Your spans and the callbacks of instrument by name, most time first."""
-        return host_spans.by_name(self.capture)
+        return spans_by_name(self.capture)
 
     @cached_property
     def waiting(self) -> pipeline.Verdict:
@@ -223,3 +224,64 @@ def _of_steps(capture: Capture, first: int, last: int) -> Capture:
         parts[name] = rows[(rows[time] >= begin) & (rows[time] < end)]
     parts["metadata"] = {**capture.metadata, "steps_shown": [first, last]}
     return dataclasses.replace(capture, **parts)
+
+
+# ---------------------------------------------------------------- memory and spans
+
+_SIZES = ("allocated_bytes", "reserved_bytes", "active_bytes")
+
+
+def memory_over_time(capture: Capture) -> Table:
+    """Tabulate the samples by time: `time_ns` on the clock of the capture, step, and sizes in bytes."""
+    samples = capture.memory[np.argsort(capture.memory["time_ns"], kind="stable")]
+    columns = {
+        "time_ns": samples["time_ns"],
+        "step": mask_missing(steps_at(samples["time_ns"], capture.steps)),
+        **{name: mask_missing(samples[name]) for name in _SIZES},
+    }
+    notes = [] if len(samples) else ["n/a: the trace has no samples of memory (profile_memory)."]
+    return Table("memory", columns, "Memory over time", notes)
+
+
+def memory_peaks(table: Table) -> Table:
+    """Tabulate the peaks, one row a kind of size, of the table of `memory_over_time`: when and in which step."""
+    rows = []
+    for name in _SIZES:
+        places = np.flatnonzero(~np.ma.getmaskarray(table[name]))
+        if len(places):
+            values = np.ma.getdata(table[name])[places]
+            place = int(places[np.argmax(values)])
+            step, time = (table[column][place : place + 1].tolist()[0] for column in ("step", "time_ns"))
+            sizes = (int(value) for value in (values[0], values[-1]))
+            rows.append((name.removesuffix("_bytes"), int(values.max()), step, time, *sizes))
+    heads = ("kind", "peak_bytes", "step", "time_ns", "first_bytes", "last_bytes")
+    return Table.of_rows("memory_peaks", heads, rows, "Peaks of memory", table.notes)
+
+
+_SPAN_KINDS = {SPAN_USER: "span", SPAN_CALLBACK: "callback", SPAN_FRAMEWORK: "framework"}
+_NESTED_SPANS = "Spans lie inside of each other and run on several threads: their times do not add up."
+
+
+def spans_by_name(capture: Capture) -> Table:
+    """Tabulate the spans, one row a name and kind ("span", "callback" or "framework"), most time first.
+
+    `threads` is on how many threads it ran. `open` is how many had not ended when the window closed, which are not in
+    `count` and the times.
+    """
+    rows = capture.spans[np.isin(capture.spans["kind"], list(_SPAN_KINDS))]
+    keys, group = factorize(list(zip(rows["name"].tolist(), rows["kind"].tolist(), strict=True)))
+    ended = rows["duration_ns"] != MISSING
+    sums = aggregate(group[ended], rows["duration_ns"][ended], len(keys))
+    columns: dict[str, ColumnData] = {
+        "name": [capture.names[name] for name, _ in keys],
+        "kind": [_SPAN_KINDS[kind] for _, kind in keys],
+        "threads": np.bincount(np.unique(np.stack([group, rows["thread"]]), axis=1)[0], minlength=len(keys)),
+        "count": sums.count,
+        "open": np.bincount(group[~ended], minlength=len(keys)),
+        "total_ns": sums.total,
+        "mean_ns": sums.total / np.maximum(sums.count, 1),
+        "min_ns": sums.min,
+        "max_ns": sums.max,
+    }
+    notes = [_NESTED_SPANS] if len(keys) else ["n/a: the trace has no spans."]
+    return Table("spans", columns, "Spans of the host", notes).sorted_by("total_ns")

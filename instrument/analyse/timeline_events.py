@@ -9,14 +9,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.analyse import timeline_lanes
 from instrument.analyse.executions import count_executions
+from instrument.analyse.intervals import MOST_LANES, NO_LANE, lanes
 from instrument.analyse.steps import per_step
+from instrument.analyse.table import Value
 from instrument.trace.events import (
     CPU,
     MISSING,
@@ -30,13 +30,14 @@ from instrument.trace.events import (
     Mask,
     Rows,
 )
+from instrument.trace.jsontext import Json
 
 _TARGETS = {"cpu": "CPU", "ascend": "Ascend", "gpu": "GPU"}
 _CATEGORIES = {
     SPAN_USER: "span", SPAN_STEP: "step", SPAN_EPOCH: "epoch", SPAN_CALLBACK: "callback", SPAN_FRAMEWORK: "framework",
 }  # fmt: skip
 #: The kind of events without a lane.
-CROWDED = f"events beside more than {timeline_lanes.MOST_LANES} others of their stream"
+CROWDED = f"events beside more than {MOST_LANES} others of their stream"
 _COUNTED = ("allocated_bytes", "reserved_bytes", "active_bytes")
 #: The kinds of what is left out; `instrument.analyse.executions` has the same for sums.
 _ZERO, _NEGATIVE, _OPEN, _LONG = "zero_timestamp", "negative", "open", "too_long"
@@ -52,7 +53,7 @@ class EventText:
     args: str = ""
 
     @staticmethod
-    def of(name: str, category: str, **args: Any) -> EventText:
+    def of(name: str, category: str, **args: Value) -> EventText:
         given = {key: value for key, value in args.items() if value not in ("", None)}
         return EventText(f'"name":{quoted(name)},"cat":{quoted(category)}', encoded(given)[1:-1])
 
@@ -102,7 +103,7 @@ class TimelineEvents:
         yield from (counter.time_ns for counter in self.counters)
 
 
-def encoded(value: Any) -> str:
+def encoded(value: object) -> str:
     """Encode as JSON without blanks and without NaN. What JSON does not know is its text."""
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -112,19 +113,23 @@ def quoted(text: str) -> str:
 
     Perfetto 52 shows `\\u7b97` as it stands, so letters are not written as escapes.
     """
-    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)
+    return json.dumps(_utf8(text), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _plain(value: object) -> Json:
     if isinstance(value, dict):
-        return {_plain(str(key)): _plain(inner) for key, inner in value.items()}
+        return {_utf8(str(key)): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     if isinstance(value, (int, np.bool_)) or value is None:
         return value if value is None or isinstance(value, bool) else int(value)
     if isinstance(value, float) and np.isfinite(value):
         return float(value)
-    return str(value).encode("utf-8", "replace").decode()
+    return _utf8(str(value))
 
 
 def timeline_events(capture: Capture) -> TimelineEvents:
@@ -159,7 +164,7 @@ class _Builder:
         self,
         rows: Rows,
         texts: Sequence[EventText],
-        kind: NDArray[Any],
+        kind: NDArray[np.integer],
         lane: tuple[str, str, bool],
         number: Integers | None = None,
     ) -> None:
@@ -213,8 +218,8 @@ class _Builder:
         is_mark = np.isin(steps["start_ns"], marks["start_ns"])
         is_mark &= (steps["fp_start_ns"] == MISSING) & (steps["bp_end_ns"] == MISSING)
         steps = np.sort(steps[is_whole & ~is_mark], order=("start_ns", "end_ns"))
-        lane = timeline_lanes.assign(steps["start_ns"], steps["end_ns"], nests=False)
-        self.events.left_out[CROWDED] += int((lane == timeline_lanes.NO_LANE).sum())
+        lane = lanes(steps["start_ns"], steps["end_ns"], nests=False)
+        self.events.left_out[CROWDED] += int((lane == NO_LANE).sum())
         for number in range(int(lane.max(initial=-1)) + 1):
             self._steps(steps[lane == number], f"steps ({number + 1})" if number else "steps")
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from instrument.analyse import trace_files
 from instrument.analyse.table import ColumnData, Table
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.paths import absent
-from instrument.trace import grouping, jsontext, load, marks
+from instrument.trace import load
 from instrument.trace.events import Capture, Problem
-from instrument.trace.files import RawFiles, from_directory
+from instrument.trace.files import RawFiles, folder_of, from_directory, groups_of
+from instrument.trace.jsontext import mapping
 from instrument.trace.kinds import kind_of
 from instrument.trace.text import Buffer, Losses
 from instrument.wording import ranges
@@ -40,7 +40,7 @@ class WindowPart:
     number: int
     devices: tuple[int, ...]
     files: Mapping[str, Sequence[Buffer]]
-    description: Mapping[str, Any]
+    description: Mapping[str, object]
     problems: Sequence[Problem] = ()
 
     def captures(self) -> list[Capture]:
@@ -136,10 +136,10 @@ def _of_folders(files: RawFiles, path: str) -> list[WindowPart]:
     """Make a part of each folder of a window: by the time when it was opened or by name, `path` itself last."""
     folders: dict[str, dict[str, list[memoryview]]] = {}
     for name in files:
-        folders.setdefault(grouping.folder_of(name), {})[name] = files[name]
+        folders.setdefault(folder_of(name), {})[name] = files[name]
     ordered = []
     for folder, content in folders.items():
-        devices = tuple(sorted({group.device for group in grouping.groups_of(RawFiles(content).without_slices())}))
+        devices = tuple(sorted({group.device for group in groups_of(RawFiles(content).without_slices())}))
         description = _description(RawFiles(content))
         start = description.get("start_ns")
         order = (not folder, start if isinstance(start, int) else 0, folder)
@@ -147,7 +147,7 @@ def _of_folders(files: RawFiles, path: str) -> list[WindowPart]:
         ordered.append((order, WindowPart(place, 0, devices, content, description)))
     parts = [part for _, part in sorted(ordered, key=lambda pair: pair[0]) if part.devices]
     for problem in files.problems:
-        folder = grouping.folder_of(problem.file)
+        folder = folder_of(problem.file)
         place = os.path.join(path, folder) if folder else path
         index = next((index for index, part in enumerate(parts) if part.place == place), 0)
         if parts:
@@ -170,18 +170,18 @@ def _without_own(files: RawFiles) -> RawFiles:
     for name in files:
         kind = kind_of(name)
         if kind is not None and kind.name == "profiler_info":
-            info = jsontext.mapping(files.joined(name), Losses(name))
+            info = mapping(files.joined(name), Losses(name))
             own |= {name.rpartition("/")[0]} if info.get("written_by") == WRITTEN_BY else set()
     kept = {name: files[name] for name in files if name.rpartition("/")[0] not in own}
     return RawFiles(kept, files.problems)
 
 
-def _description(files: RawFiles) -> Mapping[str, Any]:
+def _description(files: RawFiles) -> Mapping[str, object]:
     """Return the content of the file that describes a window, empty if instrument did not record it."""
     for name in files:
         kind = kind_of(name)
         if kind is not None and kind.name == "window":
-            return marks.window(files.joined(name), name)[0]
+            return mapping(files.joined(name), Losses(name))
     return {}
 
 
@@ -222,6 +222,6 @@ def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and abs(value) < 2**62 else None
 
 
-def _complete(description: Mapping[str, Any]) -> str:
+def _complete(description: Mapping[str, object]) -> str:
     complete = description.get("complete")
     return "" if not isinstance(complete, bool) else "yes" if complete else "no"

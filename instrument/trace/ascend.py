@@ -12,14 +12,28 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from instrument.trace import aicpu, ascend_executions, clocks, hwts, queues, training_trace, ts_track
+from instrument.trace import ascend_executions, clocks, data_preprocess, hwts
 from instrument.trace import framework_desc as framework
+from instrument.trace.ascend_executions import OperatorMap
 from instrument.trace.clocks import Clock
-from instrument.trace.events import BATCH, FETCH, LOST, MISSING, REDUCE, STEP, Capture, Integers, Problem, Rows
+from instrument.trace.events import (
+    BATCH,
+    FETCH,
+    LOST,
+    MISSING,
+    REDUCE,
+    STEP,
+    Capture,
+    Integers,
+    Problem,
+    Rows,
+    by_start,
+    steps_at,
+    unknown,
+)
 from instrument.trace.kinds import ascend_kind_of
-from instrument.trace.operator_map import OperatorMap
 from instrument.trace.records import Chunks, joined
-from instrument.trace.step_points import StepTrace
+from instrument.trace.step_traces import REDUCE_TAG, StepTrace, training_trace, ts_track
 from instrument.trace.text import Buffer, Index, Losses
 
 T = TypeVar("T")
@@ -53,23 +67,24 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
 
     trace = _step_trace(reader, operators, metadata)
     steps = _steps(trace, clock)
-    ran = _executions(reader, operators, clock)
-    for rows in (ran.executions, ran.ai_cpu):
-        rows["step"] = _step_at(rows["start_ns"], steps)
-    names = Index()
+    whole = steps[(steps["start_ns"] != MISSING) & (steps["end_ns"] != MISSING)]
+    executions, ai_cpu, lost = _executions(reader, operators, clock)
+    for rows in (executions, ai_cpu):
+        rows["step"] = steps_at(rows["start_ns"], whole)
+    names = Index[str]()
     return Capture(
         device,
         "ascend",
         clock.kind,
         operators=tuple(operators.operators),
         steps=steps,
-        executions=ran.executions,
+        executions=executions,
         reduces=_reduces(trace, steps, clock, lambda pair: names(_reduce_name(pair, points, operators))),
         batches=_batches(reader, clock),
-        fetches=_in_time_order(np.concatenate((_marked_fetches(trace, steps, clock), _fetches(reader, clock, steps)))),
+        fetches=by_start(np.concatenate((_marked_fetches(trace, steps, clock), _fetches(reader, clock, whole)))),
         names=tuple(names.names),
-        ai_cpu=ran.ai_cpu,
-        lost=ran.lost,
+        ai_cpu=ai_cpu,
+        lost=lost,
         problems=tuple(reader.problems()),
         metadata=metadata,
     )
@@ -147,8 +162,8 @@ def _name_points(
 
 def _step_trace(reader: _Reader, operators: OperatorMap, metadata: dict[str, object]) -> StepTrace:
     skips_first = any(operator.full_name.startswith(_QUEUE_SETUP) for operator in operators.operators)
-    old = reader.read("training_trace", partial(training_trace.decode, skips_first=skips_first))
-    new = reader.read("ts_track", partial(ts_track.decode, skips_first=skips_first)).trace
+    old = reader.read("training_trace", partial(training_trace, skips_first=skips_first))
+    new = reader.read("ts_track", partial(ts_track, skips_first=skips_first))
     if len(old.steps) and len(new.steps):
         reader.losses("ts_track").add("steps that the other step trace has", len(new.steps))
     if len(old.steps):
@@ -170,27 +185,9 @@ def _steps(trace: StepTrace, clock: Clock) -> Rows:
     return steps
 
 
-def _step_at(times_ns: Integers, steps: Rows) -> Integers:
-    """The step that each time lies in; `MISSING` outside of all."""
-    steps = steps[(steps["start_ns"] != MISSING) & (steps["end_ns"] != MISSING)]
-    if not len(steps):
-        return np.full(len(times_ns), MISSING, np.int64)
-    steps = steps[np.argsort(steps["start_ns"], kind="stable")]
-    place = np.searchsorted(steps["start_ns"], times_ns, side="right") - 1
-    is_inside = (place >= 0) & (times_ns < steps["end_ns"][place])
-    return np.where(is_inside, steps["step"][place], MISSING)
-
-
-class _Ran(NamedTuple):
-    """Executions by start, what the AI CPUs' file tells beside them (AI_CPU_TASK), where records were lost (LOST)."""
-
-    executions: Rows
-    ai_cpu: Rows
-    lost: Rows
-
-
-def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> _Ran:
-    ai_cpu = reader.read("aicpu", aicpu.decode)
+def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> tuple[Rows, Rows, Rows]:
+    """Return executions, what the AI CPUs' file tells beside them (AI_CPU_TASK), where records were lost (LOST)."""
+    ai_cpu = reader.read("aicpu", data_preprocess.ai_cpu)
     tasks = reader.read_chunks("hwts", hwts.decode)
     wraps = _WRAPPING_HWTS in reader.name("hwts")
     on_streams = ascend_executions.of_hwts(tasks, wraps, operators, clock, ai_cpu, reader.losses("hwts"))
@@ -199,17 +196,12 @@ def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> _Ran:
     del tasks  # the largest of all
     on_ai_cpu, told = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
     both = np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams
-    return _Ran(_in_time_order(both), _in_time_order(told), lost)
+    return by_start(both), by_start(told), lost
 
 
 def _ns(clock: Clock, cycles: Integers) -> Integers:
     """Return counters as times, `MISSING` for those that are none."""
     return clock.ns(np.where(clock.holds(cycles), cycles, MISSING))
-
-
-def _in_time_order(found: Rows) -> Rows:
-    start = found["start_ns"]
-    return found if np.all(start[:-1] <= start[1:]) else found[np.argsort(start, kind="stable")]
 
 
 def _reduces(trace: StepTrace, steps: Rows, clock: Clock, name_of: Callable[[np.void], int]) -> Rows:
@@ -232,40 +224,40 @@ def _reduce_name(pair: np.void, points: Mapping[int, str], operators: OperatorMa
     tag = int(pair["tag"])
     if tag in points:
         return points[tag]
-    row = operators.behind(int(pair["stream"]), int(pair["task"])) if tag >= ts_track.REDUCE_TAG else MISSING
+    row = operators.behind(int(pair["stream"]), int(pair["task"])) if tag >= REDUCE_TAG else MISSING
     return f"communication {tag}" if row == MISSING else operators.operators[row].full_name
 
 
 def _batches(reader: _Reader, clock: Clock) -> Rows:
     """Return what the host put into the device's queue."""
-    dp, tdt = (reader.read(kind, queues.pushes).elements for kind in ("dp", "tdt"))
+    dp, tdt = (reader.read(kind, data_preprocess.pushes) for kind in ("dp", "tdt"))
     if len(dp) and len(tdt):
         reader.losses("dp").add("elements of the queue that TDT tells as well", len(dp))
     found = tdt if len(tdt) else dp
     found = found[found["time_us"] < clock.limit_us]
-    batches = np.full(len(found), MISSING, np.int64).astype(BATCH)
+    batches = unknown(BATCH, len(found))
     batches["time_ns"] = clock.ns_of_us(found["time_us"])
     batches["batch"], batches["queue_size"] = found["index"], found["size"]
     return batches
 
 
-def _fetches(reader: _Reader, clock: Clock, steps: Rows) -> Rows:
+def _fetches(reader: _Reader, clock: Clock, whole: Rows) -> Rows:
     """Return how the device took batches out of its queue, by its own file or by the table made of that."""
-    found = reader.read("aicpumi", queues.fetches).fetches
-    table = reader.read("fetch_table", queues.fetch_table).fetches
+    found = reader.read("aicpumi", data_preprocess.fetches)
+    table = reader.read("fetch_table", data_preprocess.fetch_table)
     found = found if len(found) else table
     found = found[np.maximum(found["start_us"], found["end_us"]) < clock.limit_us]
-    fetches = np.full(len(found), MISSING, np.int64).astype(FETCH)
+    fetches = unknown(FETCH, len(found))
     fetches["start_ns"] = clock.ns_of_us(found["start_us"])
     fetches["duration_ns"] = 1000 * (found["end_us"] - found["start_us"])
     fetches["queue_size"] = found["size"]
-    fetches["step"] = _step_at(fetches["start_ns"], steps)
+    fetches["step"] = steps_at(fetches["start_ns"], whole)
     return fetches
 
 
 def _marked_fetches(trace: StepTrace, steps: Rows, clock: Clock) -> Rows:
     """The same as the step trace marks it, which does not tell what the queue held."""
-    fetches = np.full(len(trace.fetches), MISSING, np.int64).astype(FETCH)
+    fetches = unknown(FETCH, len(trace.fetches))
     _place(fetches, trace.fetches, steps, clock)
     return fetches
 

@@ -1,24 +1,134 @@
-"""Tasks of an Ascend device as executions: with the operator's row, in ns, and without those that are no operator's."""
+"""Tasks of an Ascend device as executions of the network's operators: in ns, and without those that are no operator's.
+
+`OperatorMap` knows which operator a (stream, task) of the device belongs to, out of the Framework files together. Two
+files hold executions: hwts those on the device's streams, and AICPU those on its AI CPUs. What both have is taken from
+the latter.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.trace.aicpu import AiCpu
 from instrument.trace.clocks import Clock
-from instrument.trace.events import AI_CPU, AI_CPU_TASK, EXECUTION, MISSING, Integers, Mask, Operator, Rows
+from instrument.trace.events import (
+    AI_CORE,
+    AI_CPU,
+    AI_CPU_TASK,
+    EXECUTION,
+    MISSING,
+    Integers,
+    Mask,
+    NamedRows,
+    Operator,
+    Rows,
+)
+from instrument.trace.framework_desc import SIDES, OperatorDesc, Tasks, short_name, type_of
 from instrument.trace.hwts import Hwts, unwrapped_tasks
-from instrument.trace.operator_map import OperatorMap, unnamed
 from instrument.trace.records import TOO_LARGE
 from instrument.trace.text import Losses
 
-_UNNAMED_AI_CPU = Operator("AI CPU task", "AI CPU task", "AI CPU task", AI_CPU)
-#: So many tasks without a name are told apart, at most.
+#: In the text form, task ids from here on name their operator alone.
+_GLOBAL_TASKS_FROM = 25_000
+_ANY_STREAM = 0xFFFFFFFF
+
+
+class OperatorMap:
+    """`operators`, and their rows by stream and task."""
+
+    def __init__(
+        self,
+        tasks: Tasks | None = None,
+        graph: Sequence[OperatorDesc] = (),
+        tensors: Mapping[tuple[int, int], OperatorDesc] | None = None,
+    ) -> None:
+        self.operators: list[Operator] = []
+        self._row_of: dict[str, int] = {}
+        self._is_text = tasks is None or tasks.is_text
+        self._keys, self._rows = np.empty(0, np.uint64), np.empty(0, np.int32)
+        if tasks is not None and len(tasks.rows):
+            known = {one.name: one for one in graph}
+            self._add(tasks, known, tensors or {})
+
+    def __len__(self) -> int:
+        """Return how many tasks are named."""
+        return len(self._keys)
+
+    def row(self, operator: Operator) -> int:
+        """The row of an operator, which is added if none of its name is there."""
+        if operator.full_name not in self._row_of:
+            self._row_of[operator.full_name] = len(self.operators)
+            self.operators.append(operator)
+        return self._row_of[operator.full_name]
+
+    def row_on(self, full_name: str, side: str) -> int:
+        """The row of the operator of that name, of which another file says where it runs."""
+        row = self.row(Operator(full_name, short_name(full_name), type_of(full_name), side))
+        self.operators[row] = self.operators[row]._replace(side=side)
+        return row
+
+    def find(self, streams: NDArray[np.integer], tasks: NDArray[np.integer]) -> NDArray[np.int32]:
+        """The row of the operator behind each task; `MISSING` where none is."""
+        keys = self._keys_of(streams, tasks)
+        if not len(self._keys):
+            return np.full(len(keys), MISSING, np.int32)
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[places] == keys, self._rows[places], MISSING).astype(np.int32)
+
+    def behind(self, stream: int, task: int) -> int:
+        """The row of the operator that comes next on the stream of a mark; `MISSING` behind the last one."""
+        key = self._keys_of(np.array([stream]), np.array([task]))
+        place = int(np.searchsorted(self._keys, key[0], side="right"))
+        if place == len(self._keys) or self._keys[place] >> np.uint64(32) != key[0] >> np.uint64(32):
+            return MISSING
+        return int(self._rows[place])
+
+    def _keys_of(self, streams: NDArray[np.integer], tasks: NDArray[np.integer]) -> NDArray[np.uint64]:
+        if self._is_text:
+            streams = np.where(tasks >= _GLOBAL_TASKS_FROM, _ANY_STREAM, streams)
+        return streams.astype(np.uint64) << np.uint64(32) | (tasks.astype(np.uint64) & np.uint64(_ANY_STREAM))
+
+    def _add(
+        self, tasks: Tasks, known: Mapping[str, OperatorDesc], tensors: Mapping[tuple[int, int], OperatorDesc]
+    ) -> None:
+        columns = [tasks.rows[field].tolist() for field in ("name", "type", "kind", "stream", "task")]
+        rows = np.array([self._row(tasks, known, tensors, *fields) for fields in zip(*columns, strict=True)], np.int32)
+        keys = self._keys_of(tasks.rows["stream"], tasks.rows["task"])
+        self._keys, last = np.unique(keys[::-1], return_index=True)
+        self._rows = rows[::-1][last]
+
+    def _row(
+        self, tasks: Tasks, known: Mapping[str, OperatorDesc], tensors: Mapping[tuple[int, int], OperatorDesc],
+        name: int, type_: int, kind: int, stream: int, task: int,
+    ) -> int:  # fmt: skip
+        full_name = tasks.names[name]
+        if full_name in self._row_of:
+            return self._row_of[full_name]
+        desc = known.get(full_name) or tensors.get((stream, task))
+        told = (desc.type if desc else "") or (tasks.names[type_] if type_ != MISSING else "")
+        return self.row(
+            Operator(
+                full_name, short_name(full_name), told or type_of(full_name), SIDES.get(kind, f"task type {kind}"),
+                ";".join(",".join(map(str, tensor.shape)) for tensor in desc.inputs) if desc else "",
+            )
+        )  # fmt: skip
+
+
+#: The types of operators that stand for tasks without a name.
+UNNAMED_TYPES = frozenset({"task", "AI CPU task"})
+
+
+#: So many tasks without a name are told apart, at most; more are one operator.
 _MOST_UNNAMED = 65_536
+_UNNAMED = {
+    AI_CORE: Operator("tasks", "tasks", "task", AI_CORE),
+    AI_CPU: Operator("AI CPU task", "AI CPU task", "AI CPU task", AI_CPU),
+}
 
 
-def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: AiCpu, losses: Losses) -> Rows:
+def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: NamedRows, losses: Losses) -> Rows:
     """Executions on the device's streams; those that the AI CPU's own file has are left to it.
 
     `wraps` says that task ids wrap at 16 bits.
@@ -59,7 +169,7 @@ def _task_rows(pairs: Rows, wraps: bool, operators: OperatorMap) -> tuple[Intege
     tasks = pairs["task"].astype(np.int64)
     unwrapped = unwrapped_tasks(pairs["stream"], pairs["task"]) if wraps else tasks
     if not len(operators):
-        return unwrapped, _unnamed_rows(operators, pairs["stream"], unwrapped)
+        return unwrapped, _unnamed_rows(operators, pairs["stream"], unwrapped, AI_CORE)
     rows = operators.find(pairs["stream"], unwrapped)
     is_raw = (rows == MISSING) & (unwrapped != tasks)
     if np.any(is_raw):
@@ -68,22 +178,28 @@ def _task_rows(pairs: Rows, wraps: bool, operators: OperatorMap) -> tuple[Intege
     return unwrapped, rows
 
 
-def _unnamed_rows(operators: OperatorMap, streams: NDArray[np.uint32], tasks: Integers) -> NDArray[np.int32]:
-    """Return rows in which each task is its own operator, as no file names any."""
+def _unnamed_rows(
+    operators: OperatorMap, streams: NDArray[np.integer], tasks: Integers, side: str
+) -> NDArray[np.int32]:
+    """Return rows in which each task is its own operator, as no file names any; one for all if there are too many."""
     keys, inverse = np.unique(streams.astype(np.int64) << 32 | tasks, return_inverse=True)
     if len(keys) > _MOST_UNNAMED:
-        return np.full(len(tasks), operators.row(unnamed()), np.int32)
-    rows = [operators.row(unnamed(key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF)) for key in keys.tolist()]
+        return np.full(len(tasks), operators.row(_UNNAMED[side]), np.int32)
+    rows = []
+    for stream, task in zip((keys >> 32 & 0xFFFFFFFF).tolist(), (keys & 0xFFFFFFFF).tolist(), strict=True):
+        row = operators.row(Operator(f"stream {stream} task {task}", f"task {task}", "task", side))
+        operators.operators[row] = operators.operators[row]._replace(side=side)
+        rows.append(row)
     return np.asarray(np.array(rows, np.int32)[inverse.reshape(-1)])
 
 
-def _are_ai_cpu(pairs: Rows, tasks: Integers, ai_cpu: AiCpu, clock: Clock) -> Mask:
+def _are_ai_cpu(pairs: Rows, tasks: Integers, ai_cpu: NamedRows, clock: Clock) -> Mask:
     """Return which pairs the AI CPU's own file has: of the same stream and task, and at the same time.
 
     That file may cover less than hwts. Its text form does not tell streams.
     """
     is_told = np.zeros(len(pairs), np.bool_)
-    told = ai_cpu.tasks[ai_cpu.tasks["stream"] != MISSING]
+    told = ai_cpu.rows[ai_cpu.rows["stream"] != MISSING]
     if not len(told):
         return is_told
     begin, end = _run_of(told, clock)
@@ -117,12 +233,12 @@ def _run_of(tasks: Rows, clock: Clock) -> tuple[Integers, Integers]:
     return np.where(is_known, times[0], MISSING), np.where(is_known, times[1], MISSING)
 
 
-def of_aicpu(found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
+def of_aicpu(found: NamedRows, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
     """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
 
     Beside them, row by row, what else their file says (dtype AI_CPU_TASK).
     """
-    tasks = found.tasks
+    tasks = found.rows
     start, end = _run_of(tasks, clock)
     good = start != MISSING
     losses.add(TOO_LARGE, len(tasks) - int(np.count_nonzero(good)))
@@ -138,27 +254,16 @@ def of_aicpu(found: AiCpu, operators: OperatorMap, clock: Clock, losses: Losses)
     return np.asarray(executions[good]), np.asarray(told[good])
 
 
-def _aicpu_rows(operators: OperatorMap, found: AiCpu) -> NDArray[np.int32]:
-    if not len(found.tasks):
+def _aicpu_rows(operators: OperatorMap, found: NamedRows) -> NDArray[np.int32]:
+    if not len(found.rows):
         return np.empty(0, np.int32)
+    streams, tasks = found.rows["stream"], found.rows["task"]
     named = np.array([operators.row_on(name, AI_CPU) for name in found.names] + [MISSING], np.int32)
-    rows = named[found.tasks["operator"]]  # -1 is the last one
-    is_unnamed = (rows == MISSING) & (found.tasks["stream"] != MISSING)
-    rows = np.where(is_unnamed, operators.find(found.tasks["stream"], found.tasks["task"]), rows)
-    is_unnamed = (rows == MISSING) & (found.tasks["stream"] != MISSING)
+    rows = named[found.rows["operator"]]  # -1 is the last one
+    rows = np.where((rows == MISSING) & (streams != MISSING), operators.find(streams, tasks), rows)
+    is_unnamed = (rows == MISSING) & (streams != MISSING)
     if np.any(is_unnamed):
-        rows[is_unnamed] = _unnamed_ai_cpu_rows(operators, found.tasks[is_unnamed])
+        rows[is_unnamed] = _unnamed_rows(operators, streams[is_unnamed], tasks[is_unnamed], AI_CPU)
     if np.any(rows == MISSING):
-        rows = np.where(rows == MISSING, operators.row(_UNNAMED_AI_CPU), rows)
+        rows = np.where(rows == MISSING, operators.row(_UNNAMED[AI_CPU]), rows)
     return rows.astype(np.int32)
-
-
-def _unnamed_ai_cpu_rows(operators: OperatorMap, tasks: Rows) -> NDArray[np.int32]:
-    """Return an operator for each task that no file names; `MISSING` where there are too many of them."""
-    keys, inverse = np.unique(tasks["stream"] << 32 | tasks["task"], return_inverse=True)
-    if len(keys) > _MOST_UNNAMED:
-        return np.full(len(tasks), MISSING, np.int32)
-    rows = [operators.row(unnamed(key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF)) for key in keys.tolist()]
-    for row in rows:
-        operators.operators[row] = operators.operators[row]._replace(side=AI_CPU)
-    return np.asarray(np.array(rows, np.int32)[inverse.reshape(-1)])

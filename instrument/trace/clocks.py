@@ -8,16 +8,16 @@ All arithmetic is in integers.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from instrument.trace.events import MISSING, Integers, Mask
+from instrument.trace.jsontext import Json, mapping
 from instrument.trace.records import UNKNOWN_LINES, integer
 from instrument.trace.text import Buffer, Losses, decode
 
@@ -26,7 +26,6 @@ DEFAULT_KHZ = 100_000
 _LIMIT_NS = 1 << 61
 _SETTING = re.compile(r"([A-Za-z_]\w*)\s*[:=]\s*(\d+)")
 _MHZ = re.compile(r"(\d{1,6})(?:\.(\d{1,3})\d{0,12})?")
-_NOT_JSON = "bytes that are no JSON object"
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def start_log(data: Buffer, losses: Losses) -> StartLog:
 
 def device_info(data: Buffer, losses: Losses) -> DeviceInfo:
     """Return the fields of `info.json` that clocks need."""
-    content = _object(data, losses)
+    content = mapping(data, losses)
     device, cpu = _first(content, "DeviceInfo"), _first(content, "CPU")
     hostname = content.get("hostname")
     khz = _khz(device.get("hwts_frequency"))
@@ -137,7 +136,7 @@ def device_info(data: Buffer, losses: Losses) -> DeviceInfo:
 
 def moment(data: Buffer, losses: Losses) -> Moment:
     """The two clocks of `start_info` or `end_info`."""
-    content = _object(data, losses)
+    content = mapping(data, losses)
     epoch = content.get("collectionTimeBegin", content.get("collectionTimeEnd"))
     found = Moment(_time(epoch), _time(content.get("clockMonotonicRaw")))
     losses.add("moments that are not told on both clocks", bool(content) and None in found)
@@ -165,20 +164,10 @@ def _wall_offset_ns(host: StartLog, start: Moment) -> int | None:
     return None if realtime is None or monotonic is None else realtime - monotonic
 
 
-def _object(data: Buffer, losses: Losses) -> dict[str, Any]:
-    try:
-        content = json.loads(bytes(data))
-    except (ValueError, RecursionError):
-        content = None
-    if isinstance(content, dict):
-        return content
-    losses.add("bytes that are no JSON object", len(data))
-    return {}
-
-
-def _first(content: dict[str, Any], key: str) -> dict[str, Any]:
+def _first(content: dict[str, Json], key: str) -> dict[str, Json]:
     found = content.get(key)
-    return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+    first = found[0] if isinstance(found, list) and found else None
+    return first if isinstance(first, dict) else {}
 
 
 def _time(value: object) -> int | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from instrument.trace.assembly import DEVICE, MONOTONIC, Assembly
-from instrument.trace.cpu import Totals
-from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, Problem
+from instrument.trace.assembly import DEVICE, MONOTONIC, sides_of
+from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, Capture, Integers, Operator, OperatorRows, Problem
 from instrument.trace.files import RawFiles
 from instrument.trace.kinds import ASCEND, ascend_kind_of
 
@@ -151,7 +150,7 @@ _ON_HOST_CLOCK = ("task_time", "hccl", "step_trace", "msprof")
 EMPTY, ABSENT = "the file is empty", "the file is missing"
 
 
-def missing(files: RawFiles, of_kind: Mapping[str, Sequence[str]], parts: Assembly) -> list[Problem]:
+def missing(files: RawFiles, of_kind: Mapping[str, Sequence[str]], parts: Capture) -> list[Problem]:
     """Return the files of a device that are empty or absent, each with what it costs.
 
     `of_kind` are the files that are there; `parts` is what was read of them.
@@ -186,11 +185,11 @@ def _by_detailed_kind(of_kind: Mapping[str, Sequence[str]]) -> dict[str, list[st
     return found
 
 
-def _broken(names: Mapping[str, Sequence[str]], parts: Assembly) -> Iterator[_Rule]:
+def _broken(names: Mapping[str, Sequence[str]], parts: Capture) -> Iterator[_Rule]:
     for rule in _RULES:
         if not names.keys().isdisjoint(rule.present) and names.keys().isdisjoint(rule.absent):
             yield rule
-    sides = {parts.operators[row].side for row in np.unique(parts.executions["operator"]).tolist()}
+    sides = sides_of(parts)
     sources = {"hwts", "kernel_details", "op_summary", "task_time", "msprof", "gpu_executions"}
     if parts.target != "cpu" and not sides - {CPU, AI_CPU, COMMUNICATION} and names.keys().isdisjoint(sources):
         yield from (rule for rule in _OF_KERNELS if not names.keys().isdisjoint(rule.present))
@@ -215,7 +214,9 @@ def _absent_iterations(names: Mapping[str, Sequence[str]]) -> Iterator[tuple[str
     yield from ((kind, which) for kind in sorted(known) for which in sorted(every - known[kind]))
 
 
-def lacking(of_kind: Mapping[str, Sequence[str]], parts: Assembly, kind: str, sums: Totals, file: str) -> list[Problem]:
+def lacking(
+    of_kind: Mapping[str, Sequence[str]], parts: Capture, kind: str, sums: OperatorRows, file: str
+) -> list[Problem]:
     """Return how many executions the sums of a tool count that the file of executions lacks, as one that is cut does.
 
     `file` is the one with the sums, of the kind `kind`.
@@ -224,30 +225,27 @@ def lacking(of_kind: Mapping[str, Sequence[str]], parts: Assembly, kind: str, su
     if source is None:
         return []
     by_name = kind != "op_statistic"
-    operators, rows = parts.operators, parts.executions["operator"]
-    found: Counter[str] = Counter()
-    for row, count in enumerate(np.bincount(rows, minlength=len(operators)).tolist()):
-        found[operators[row].full_name if by_name else operators[row].type] += count
-    counted: Counter[str] = Counter()
-    for row, count in zip(sums.totals["operator"].tolist(), sums.totals["count"].tolist(), strict=True):
-        counted[sums.operators[row].full_name if by_name else sums.operators[row].type] += count
-    missed = sum((counted - found).values())
-    what = f"executions that are missing here, as {file} counts them"
-    problems = [Problem(source, what, missed)] if missed else []
-    if by_name and not missed and (differing := _differing(parts, sums)):
-        problems.append(Problem(source, f"operators whose time is not the sum in {file}", differing))
-    return problems
-
-
-def _differing(parts: Assembly, sums: Totals) -> int:
-    """Return for how many operators the times of all executions are not what the tool summed up, to four digits."""
     operators, rows = parts.operators, parts.executions
-    durations = np.bincount(rows["operator"], np.maximum(rows["duration_ns"], 0), len(operators))
-    found: Counter[str] = Counter()
-    for row, total in enumerate(durations.tolist()):
-        found[operators[row].full_name] += round(total)
-    told: Counter[str] = Counter()
-    for row, total in zip(sums.totals["operator"].tolist(), sums.totals["total_ns"].tolist(), strict=True):
-        told[sums.operators[row].full_name] += total
-    apart = {name: abs(found[name] - total) for name, total in told.items() if name in found}
-    return sum(difference > max(1e-4 * told[name], _ROUNDED_NS) for name, difference in apart.items())
+    every = range(len(operators))
+    found = _summed(operators, every, np.bincount(rows["operator"], minlength=len(operators)), by_name)
+    counted = _summed(sums.operators, sums.rows["operator"].tolist(), sums.rows["count"], by_name)
+    if missed := sum((counted - found).values()):
+        return [Problem(source, f"executions that are missing here, as {file} counts them", missed)]
+    if not by_name:
+        return []
+    durations = np.rint(np.bincount(rows["operator"], np.maximum(rows["duration_ns"], 0), len(operators)))
+    times = _summed(operators, every, durations.astype(np.int64))
+    told = _summed(sums.operators, sums.rows["operator"].tolist(), sums.rows["total_ns"])
+    apart = {name: abs(times[name] - total) for name, total in told.items() if name in times}
+    differing = sum(ns > max(1e-4 * told[name], _ROUNDED_NS) for name, ns in apart.items())  # to four digits
+    return [Problem(source, f"operators whose time is not the sum in {file}", differing)] if differing else []
+
+
+def _summed(
+    operators: Sequence[Operator], rows: Iterable[int], amounts: Integers, by_name: bool = True
+) -> Counter[str]:
+    """Sum up the amounts of `rows` by the full name of their operator, or by its type."""
+    sums: Counter[str] = Counter()
+    for row, amount in zip(rows, amounts.tolist(), strict=True):
+        sums[operators[row].full_name if by_name else operators[row].type] += amount
+    return sums

@@ -95,6 +95,20 @@ class Operator(NamedTuple):
     shapes: str = ""
 
 
+class OperatorRows(NamedTuple):
+    """Operators, and rows (dtype EXECUTION by start, or TOTAL) whose `operator` is one of them."""
+
+    operators: Sequence[Operator]
+    rows: Rows
+
+
+class NamedRows(NamedTuple):
+    """Names, and rows whose `name` is one of them."""
+
+    names: Sequence[str]
+    rows: Rows
+
+
 class Problem(NamedTuple):
     """Something of `file` that is not in the result, in words; `amount` is how many times, or how many bytes."""
 
@@ -150,3 +164,30 @@ class Capture:
     problems: Sequence[Problem] = ()
     #: What the capture itself says: versions, window, requested steps, the user's own metadata.
     metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+def unknown(layout: np.dtype[np.void], count: int) -> Rows:
+    """Return `count` rows of which nothing is known: all fields are `MISSING`."""
+    return np.full(count, MISSING, np.int64).astype(layout)
+
+
+def by_start(rows: Rows) -> Rows:
+    """Return `rows` in the order of their starts."""
+    start = rows["start_ns"]
+    return rows if np.all(start[:-1] <= start[1:]) else rows[np.argsort(start, kind="stable")]
+
+
+def rows_at(times: Integers, steps: Rows) -> Integers:
+    """Return the row of the step (dtype STEP, by start) that each time lies in, -1 if it is in none."""
+    if not len(steps):
+        return np.full(len(times), MISSING, np.int64)
+    place = np.searchsorted(steps["start_ns"], times, "right") - 1
+    is_inside = (place >= 0) & (times < steps["end_ns"][place])
+    return np.where(is_inside, place, MISSING)
+
+
+def steps_at(times: Integers, steps: Rows) -> Integers:
+    """Return the number of the step that each time lies in, `MISSING` for none; of several the one that began last."""
+    steps = by_start(steps)
+    place = rows_at(times, steps)
+    return np.where(place >= 0, steps["step"][place], MISSING) if len(steps) else place

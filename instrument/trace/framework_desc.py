@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.trace import framework_codes as codes
 from instrument.trace.events import AI_CORE, AI_CPU, COMMUNICATION, MISSING, Rows
 from instrument.trace.records import UNKNOWN_LINES, integer, is_binary, lines, with_magic
 from instrument.trace.text import Buffer, Index, Losses, decode
@@ -99,7 +98,7 @@ def tasks(data: Buffer, losses: Losses, hashes: Mapping[int, str] | None = None)
 
 def _text_tasks(data: Buffer, losses: Losses) -> Tasks:
     """Lines of `<full name> <block dim> <task> <stream>`, in some builds with a field before them."""
-    names, found = Index(), []
+    names, found = Index[str](), []
     for line in lines(data, losses):
         fields = line.split()
         numbers = [integer(text) for text in fields[-3:]]
@@ -116,7 +115,7 @@ def _binary_tasks(data: Buffer, losses: Losses, hashes: Mapping[int, str]) -> Ta
     rows = np.empty(len(found), TASK)
     for field in ("block_dim", "task", "stream", "model", "iteration", "timestamp", "kind"):
         rows[field] = found[field]
-    names = Index()
+    names = Index[str]()
     for field in ("name", "type"):
         rows[field] = _texts(found[field], names, hashes, losses)
     is_named = rows["name"] != MISSING
@@ -124,7 +123,7 @@ def _binary_tasks(data: Buffer, losses: Losses, hashes: Mapping[int, str]) -> Ta
     return Tasks(rows[is_named], names.names, False)
 
 
-def _texts(blocks: Rows, names: Index, hashes: Mapping[int, str], losses: Losses) -> NDArray[np.int32]:
+def _texts(blocks: Rows, names: Index[str], hashes: Mapping[int, str], losses: Losses) -> NDArray[np.int32]:
     """The rows in `names` of what the blocks say, which is text or the hash of text; `MISSING` for neither."""
     unique, inverse = np.unique(blocks["text"], return_inverse=True)
     inverse = inverse.reshape(-1)
@@ -155,7 +154,7 @@ def _graph_line(line: str, is_ge: bool) -> OperatorDesc | None:
         shape = _shape(quoted)
         if side not in tensors or shape is None or keys != [f"{side}_{part}" for part in _TENSOR_KEYS]:
             return None
-        tensors[side].append(TensorDesc(*codes.text(layout, data_type, is_ge), shape))
+        tensors[side].append(TensorDesc(*text_codes(layout, data_type, is_ge), shape))
     return OperatorDesc(items[0][2], items[1][2], tuple(tensors["input"]), tuple(tensors["output"]))
 
 
@@ -189,7 +188,7 @@ def _tensors_of(record: np.void) -> tuple[tuple[TensorDesc, ...], tuple[TensorDe
     sides: tuple[list[TensorDesc], list[TensorDesc]] = ([], [])
     for tensor in record["tensors"][: record["count"]]:
         shape = tuple(dim for dim in tensor["dims"].tolist() if dim)
-        desc = TensorDesc(*codes.binary(int(tensor["format"]), int(tensor["data_type"])), shape)
+        desc = TensorDesc(*binary_codes(int(tensor["format"]), int(tensor["data_type"])), shape)
         sides[int(tensor["kind"] != 0)].append(desc)
     return tuple(sides[0]), tuple(sides[1])
 
@@ -219,3 +218,56 @@ def step_info(data: Buffer, losses: Losses) -> dict[int, tuple[int, int]]:
     """A `step_info` file: the tag of a mark in the step trace -> the (stream, task) of the operator behind it."""
     found = with_magic(data, STEP_RECORD, losses)
     return {int(row["point"]): (int(row["stream"]), int(row["task"])) for row in found}
+
+
+# ---------------------------------------------------------------- codes of data types and formats, in three sets
+
+
+def _numbered(names: str, first: int = 0) -> dict[int, str]:
+    return dict(enumerate(names.split(), first))
+
+
+_UNKNOWN = "UNKNOWN"
+_VM_TYPES = _numbered(
+    "BOOL INT INT8 INT16 INT32 INT64 UINT UINT8 UINT16 UINT32 UINT64 FLOAT FLOAT16 FLOAT32 FLOAT64", 27
+)
+_BINARY_TYPES = _numbered(" ".join((*_VM_TYPES.values(), "COMPLEX")), 30)
+#: 5 stands for nothing.
+_GE_TYPES = _numbered("FLOAT FLOAT16 INT8 INT32 UINT8") | _numbered(
+    """
+    INT16 UINT16 UINT32 INT64 UINT64 DOUBLE BOOL STRING DUAL_SUB_INT8 DUAL_SUB_UINT8 COMPLEX64 COMPLEX128 QINT8
+    QINT16 QINT32 QUINT8 QUINT16 RESOURCE STRING_REF DUAL UNDEFINED
+    """,
+    6,
+)
+_GE_FORMATS = _numbered("NCHW NHWC ND NC1HWC0 FRACTAL_Z NC1C0HWPAD NHWC1C0") | {
+    12: "NC1HWC0_C04", 14: "CHWN", 16: "HWCN", 27: "NDHWC", 29: "FRACTAL_NZ", 30: "NCDHW", 31: "DHWCN",
+    32: "NDC1HWC0", 33: "FRACTAL_Z_3D",
+}  # fmt: skip
+_BINARY_FORMATS = _numbered(
+    """
+    UNKNOWN DEFAULT NC1KHKWHWC0 ND NCHW NHWC HWCN NC1HWC0 FRAC_Z C1HWNCOC0 FRAC_NZ NC1HWC0_C04 FRACTAL_Z_C04 NDHWC
+    FRACTAL_ZN_LSTM FRACTAL_ZN_RNN ND_RNN_BIAS NDC1HWC0 NCDHW FRACTAL_Z_3D DHWNC DHWCN
+    """
+)
+#: In the binary form MindSpore's own codes may stand this much higher, apart from those of GE.
+_BINARY_OFFSET = 200
+
+
+def text_codes(layout: str, data_type: str, is_ge: bool) -> tuple[str, str]:
+    """Return format and data type of a text file; MindSpore's own backend writes formats by name, GE as codes."""
+    if not is_ge or _code(layout) < 0:
+        name = _VM_TYPES.get(_code(data_type))
+        return layout, f"NUMBER_TYPE_{name}" if name else _UNKNOWN
+    form, name = _GE_FORMATS.get(_code(layout)), _GE_TYPES.get(_code(data_type))
+    return f"FORMAT_{form}" if form else _UNKNOWN, f"DT_{name}" if name else _UNKNOWN
+
+
+def binary_codes(layout: int, data_type: int) -> tuple[str, str]:
+    """Return format and data type of a record."""
+    form, type_ = (code - _BINARY_OFFSET if code >= _BINARY_OFFSET else code for code in (layout, data_type))
+    return _BINARY_FORMATS.get(form, _UNKNOWN), _BINARY_TYPES.get(type_, _UNKNOWN)
+
+
+def _code(text: str) -> int:
+    return int(text) if len(text) < 10 and text.isascii() and text.isdecimal() else -1

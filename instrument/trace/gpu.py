@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from instrument.trace import csvtext, timestamps
-from instrument.trace.cpu import US, Executions, Totals, operator_of
-from instrument.trace.cpu import totals as _totals
-from instrument.trace.events import EXECUTION, GPU, MISSING, REDUCE, STEP, Operator, Problem, Rows
-from instrument.trace.text import Buffer, Index, Losses, decode, is_cut, lines, scaled
+from instrument.trace.cpu import US, operator_of
+from instrument.trace.events import EXECUTION, GPU, MISSING, REDUCE, STEP, Operator, OperatorRows, Rows, by_start
+from instrument.trace.text import Buffer, Column, Index, Losses, csv_rows, decode, is_cut, lines, scaled
 
 SYNC_UNIT_NS = 10
 #: Launches that are converted at a time.
 _BATCH = 1 << 16
+_LAUNCHES = {
+    "name": Column(("name",), is_required=True),
+    "operator": Column(("op_full_name",), is_required=True),
+    "launches": Column(("occurrences",)),
+}
 
 
 class StepTrace(NamedTuple):
@@ -29,60 +32,40 @@ class StepTrace(NamedTuple):
     names: list[str]
     steps: Rows
     reduces: Rows
-    problems: list[Problem]
 
 
-def executions(data: Buffer, file: str) -> Executions:
-    """`gpu_op_execute_timestamp_<device>.txt`: starts in ns, durations in us."""
-    losses = Losses(file)
-    names, found = timestamps.executions(data, losses, US)
-    return Executions([operator_of(name, GPU) for name in names], found, losses.problems())
+def launchers(data: Buffer, losses: Losses) -> tuple[dict[str, str], int]:
+    """Read `gpu_activity_data_<device>.csv`, a row for each kernel.
 
-
-def totals(data: Buffer, file: str) -> Totals:
-    """`gpu_op_detail_info_<device>.csv` and `gpu_op_type_info_<device>.csv`."""
-    return _totals(data, file, GPU)
-
-
-class Launchers(NamedTuple):
-    """Kernel -> full name of the operator that launched it first, and how many launches there were of all kernels."""
-
-    operators: dict[str, str]
-    launches: int
-    problems: list[Problem]
-
-
-def launchers(data: Buffer, file: str) -> Launchers:
-    """`gpu_activity_data_<device>.csv`, a row for each kernel."""
-    losses = Losses(file)
-    columns = {"name": ("name",), "operator": ("op_full_name",), "launches": ("occurrences",)}
+    Return the full name of the operator that launched each kernel first, and how many launches there were of all.
+    """
     result: dict[str, str] = {}
     launches = 0
-    for block in csvtext.blocks(data, losses, columns, ("name", "operator")):
+    for block in csv_rows(data, losses, _LAUNCHES):
         for name, operator in zip(block.text("name"), block.text("operator"), strict=True):
             result.setdefault(name, operator)
         counts, has_count = block.numbers("launches")
         launches += int(counts[has_count & (counts > 0)].sum())
-    return Launchers(result, launches, losses.problems())
+    return result, launches
 
 
-def activities(data: Buffer, file: str, launched_by: dict[str, str] | None = None) -> Executions:
-    """`activity_execute_timestamp_<device>.txt`, `<kernel>;<stream>;<start ns>;<duration us>`: each launch of a kernel.
+def activities(data: Buffer, losses: Losses, launched_by: Mapping[str, str] | None = None) -> OperatorRows:
+    """Read `activity_execute_timestamp_<device>.txt`, `<kernel>;<stream>;<start ns>;<duration us>` for each launch.
 
     The `type` of a kernel is that of the operator in `launched_by`, empty where that does not know it.
     """
-    losses = Losses(file)
-    names = Index()
+    names = Index[str]()
     found = [np.empty(0, EXECUTION)]
     rest = lines(data)
     while batch := list(itertools.islice(rest, _BATCH)):
         found.append(_launches(batch, names, losses))
-    result = np.concatenate(found)
-    by_start = result[np.argsort(result["start_ns"], kind="stable")]
-    return Executions([_kernel(name, launched_by or {}) for name in names.names], by_start, losses.problems())
+    kernels = [
+        Operator(name, name, operator_of((launched_by or {}).get(name, ""), GPU).type, GPU) for name in names.names
+    ]
+    return OperatorRows(kernels, by_start(np.concatenate(found)))
 
 
-def _launches(batch: list[bytes], names: Index, losses: Losses) -> Rows:
+def _launches(batch: list[bytes], names: Index[str], losses: Losses) -> Rows:
     rows = []
     for line in batch:
         name, *cells = decode(line).rstrip("\r\n").rsplit(";", 3)
@@ -95,13 +78,8 @@ def _launches(batch: list[bytes], names: Index, losses: Losses) -> Rows:
     return np.array(rows, EXECUTION)
 
 
-def _kernel(name: str, launched_by: dict[str, str]) -> Operator:
-    return Operator(name, name, operator_of(launched_by.get(name, ""), GPU).type, GPU)
-
-
-def start_time(data: Buffer, file: str) -> tuple[dict[str, int], list[Problem]]:
-    """`start_time_<device>.txt`: the same moment as `host_monotonic_raw_ns` and as `gpu_start_ns`, where given."""
-    losses = Losses(file)
+def start_time(data: Buffer, losses: Losses) -> dict[str, int]:
+    """Read `start_time_<device>.txt`: the same moment as `host_monotonic_raw_ns` and as `gpu_start_ns`, where given."""
     result = {}
     for line in lines(data):
         match = re.fullmatch(rb"\s*(host_monotonic_raw_time|gpu_start_time)\(ns\)\s*:\s*(\d{1,18}|\d{19})\s*", line)
@@ -109,29 +87,27 @@ def start_time(data: Buffer, file: str) -> tuple[dict[str, int], list[Problem]]:
             losses.add("lines of another form", bool(line.strip()))
             continue
         result["gpu_start_ns" if match[1].startswith(b"gpu") else "host_monotonic_raw_ns"] = int(match[2])
-    return result, losses.problems()
+    return result
 
 
-def step_trace(data: Buffer, file: str) -> StepTrace:
-    """`step_trace_profiling_<device>.txt`.
+def step_trace(data: Buffer, losses: Losses) -> StepTrace:
+    """Read `step_trace_profiling_<device>.txt`.
 
     The first word of the "async" form has one comma: a line is a step. Otherwise a line is a point of all steps.
     """
-    losses = Losses(file)
     found = list(lines(data))
     if is_cut(data):
         losses.add("bytes of a line that is cut off", len(found.pop().strip()))
     whole = [text for text in map(decode, found) if text.split()]
     if not whole:
-        return StepTrace([], np.empty(0, STEP), np.empty(0, REDUCE), losses.problems())
+        return StepTrace([], np.empty(0, STEP), np.empty(0, REDUCE))
     is_async = whole[0].split(maxsplit=1)[0].count(",") == 1
-    trace = (_by_step if is_async else _by_point)(whole, losses)
-    return trace._replace(problems=losses.problems())
+    return (_by_step if is_async else _by_point)(whole, losses)
 
 
 def _by_step(whole: list[str], losses: Losses) -> StepTrace:
     """A line a step: begin, fp, bp and end as `<op>,<ns>`, then `<op>,<start ns>,<end ns>` for communication."""
-    names = Index()
+    names = Index[str]()
     steps, reduces = [], []
     for step, line in enumerate(whole, 1):
         words = line.split()
@@ -144,7 +120,7 @@ def _by_step(whole: list[str], losses: Losses) -> StepTrace:
             begin, finish = _times(word, 2, losses)
             if MISSING not in (begin, finish):
                 reduces.append((step, MISSING, names(word.rsplit(",", 2)[0]), begin, finish - begin))
-    return StepTrace(names.names, np.array(steps, STEP), np.array(reduces, REDUCE), [])
+    return StepTrace(names.names, np.array(steps, STEP), np.array(reduces, REDUCE))
 
 
 def _by_point(whole: list[str], losses: Losses) -> StepTrace:
@@ -152,7 +128,7 @@ def _by_point(whole: list[str], losses: Losses) -> StepTrace:
     points = [line.split() for line in whole]
     if len(points) < 3:
         losses.add("points of steps without the others", len(points))
-        return StepTrace([], np.empty(0, STEP), np.empty(0, REDUCE), [])
+        return StepTrace([], np.empty(0, STEP), np.empty(0, REDUCE))
     count = min(len(words) for words in points[:3]) - 1
     losses.add("points beyond the last whole step", sum(max(len(words) - 1 - count, 0) for words in points))
     times = [[_times(word, 2, losses, SYNC_UNIT_NS) for word in words[1 : count + 1]] for words in points]
@@ -163,9 +139,9 @@ def _by_point(whole: list[str], losses: Losses) -> StepTrace:
             losses.add("steps without start or end")
             continue
         steps.append((row + 1, start, fp[0], bp[1], end[1], MISSING))
-    names = Index()
+    names = Index[str]()
     others = [(names(words[0]), pairs) for words, pairs in zip(points[3:], times[3:], strict=True)]
-    return StepTrace(names.names, np.array(steps, STEP), _reduces(others), [])
+    return StepTrace(names.names, np.array(steps, STEP), _reduces(others))
 
 
 def _reduces(points: Iterable[tuple[int, list[list[int]]]]) -> Rows:

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrument.trace.events import Integers, Rows
-from instrument.trace.framing import Framer, Word
-from instrument.trace.records import TOO_LARGE, UNKNOWN_RECORDS, Chunks, pieces
+from instrument.trace.records import TOO_LARGE, UNKNOWN_RECORDS, Chunks, Framer, Word, pieces
 from instrument.trace.text import Buffer, Losses
 
 #: A record of types 0 to 3; bits 0 to 2 of `head` are its type, bit 3 a warning, bits 4 to 7 its running number.

@@ -10,9 +10,12 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeAlias
 
 from instrument.trace.text import Buffer, Losses, decode
+
+#: A value out of a JSON file.
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 #: An element is at most this long; text is read ahead by as much.
 LONGEST_ELEMENT = 1 << 18
@@ -65,7 +68,7 @@ class _Window:
         return len(self.text) - self.pos + len(self._data) - self._next
 
 
-def elements(data: Buffer, losses: Losses, key: str = "") -> Iterator[Any]:
+def elements(data: Buffer, losses: Losses, key: str = "") -> Iterator[Json]:
     """The elements of the list that `data` is, or of its list named `key`; damaged ones are left out and counted."""
     start = _start_of_list(data, key)
     if start is None:
@@ -88,7 +91,7 @@ def elements(data: Buffer, losses: Losses, key: str = "") -> Iterator[Any]:
         yield from _element(window, losses)
 
 
-def _element(window: _Window, losses: Losses) -> Iterator[Any]:
+def _element(window: _Window, losses: Losses) -> Iterator[Json]:
     """The element at the window's position, if it is one; the window is behind it afterwards."""
     try:
         element, window.pos = _DECODER.raw_decode(window.text, window.pos)
@@ -114,10 +117,10 @@ def _start_of_list(data: Buffer, key: str) -> int | None:
     return match.end() if match else None
 
 
-def mapping(data: Buffer, losses: Losses) -> dict[str, Any]:
+def mapping(data: Buffer, losses: Losses) -> dict[str, Json]:
     """The one object that `data` is, with its numbers as such; empty, with all its bytes counted, where it is none."""
     try:
-        value = _OBJECT_DECODER.decode(decode(bytes(data)).lstrip("\ufeff"))
+        value: Json = _OBJECT_DECODER.decode(decode(bytes(data)).lstrip("\ufeff"))
     except (ValueError, RecursionError):
         losses.add("no JSON: bytes not read", len(data))
         return {}

@@ -1,38 +1,51 @@
-"""The raw files of a window -> one `Capture` for each device.
+"""`captures(files)` turns the raw files of a window into one `Capture` for each device.
 
-Each file goes by its name to its parser, raw files before what tools made of them.
+Problem. A window is up to some hundred files in forty formats: those of the device, of the host, and what tools of
+three generations made of them. Several say the same, on different clocks. Any may be absent, cut off or damaged, and
+some have gigabytes.
+
+Strategy. Each format has a parser, a function of the bytes and of a `Losses`, in which it counts what it cannot read;
+it knows nothing of other files and never raises for what they hold. `kinds` names a file's format by its name, `files`
+says which files are one device's, and `_Loader` here hands them to their parsers, raw files before what tools made of
+them. `assembly.Assembly` takes the first source of each part and brings all onto one axis of time. `completeness`
+compares what is there with what should be.
+
+Rejected: one class for each tool, each making a whole capture. A window often has files of several tools, and half of
+the parts of each would come from elsewhere. Rejected as well: exceptions for damage. A trace is often damaged, and the
+rest of it is still worth a table, as long as the amount that is missing stands beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
-from instrument.trace import (
-    ascend,
-    ascend_outputs,
-    clock_changes,
-    clocks,
-    completeness,
-    cpu,
-    csvtext,
-    gpu,
-    jsontext,
-    marks,
-    minddata,
-    pipelines,
-    tlv,
+from instrument.trace import ascend, ascend_outputs, clocks, completeness, cpu, gpu, marks, pipelines, tlv
+from instrument.trace.assembly import DEVICE, EPOCH, MONOTONIC, Assembly, clock_of, shifted, sides_of
+from instrument.trace.events import (
+    CPU,
+    GPU,
+    MISSING,
+    SPAN,
+    SPAN_FRAMEWORK,
+    Capture,
+    Integers,
+    NamedRows,
+    OperatorRows,
+    Problem,
+    Rows,
 )
-from instrument.trace.assembly import DEVICE, EPOCH, MONOTONIC, Assembly, clock_of, shifted
-from instrument.trace.events import CPU, MISSING, SPAN, SPAN_FRAMEWORK, Capture, Integers, Problem, Rows
-from instrument.trace.files import RawFiles, without_slice
-from instrument.trace.grouping import Group, groups_of
+from instrument.trace.files import Group, RawFiles, groups_of, without_slice
+from instrument.trace.jsontext import mapping
 from instrument.trace.kinds import ASCEND
-from instrument.trace.text import Buffer, Losses
+from instrument.trace.text import LIMIT, Buffer, Losses, csv_devices
 from instrument.trace.timeline import Timeline, merged_steps, timeline
+
+T = TypeVar("T")
 
 _GPU_KINDS = ("gpu_executions", "gpu_steps", "gpu_activities", "gpu_detail", "gpu_start", "get_next")
 _ASCEND_KINDS = (
@@ -43,11 +56,11 @@ _ASCEND_KINDS = (
 _TIMELINES = (("task_time", "hccl", "step_trace"), ("msprof",), ("trace_view",))
 
 
-def captures(files: Mapping[str, Any]) -> list[Capture]:
-    """All that the raw files of a window say, one `Capture` for each device; none without any file that is known.
+def captures(files: RawFiles | Mapping[str, Buffer | Sequence[Buffer]]) -> list[Capture]:
+    """Return all that the raw files of a window say, one `Capture` for each device; none without any known file.
 
-    `files` is a `RawFiles`, or any mapping of names to bytes or to the pieces of them. Executions are in order of
-    their start, and each has the step that it started in, by the device's own steps or else by the marks of the host.
+    `files` maps names to bytes or to the pieces of them. Executions are in order of their start, and each has the step
+    that it started in, by the device's own steps or else by the marks of the host.
     """
     raw = (files if isinstance(files, RawFiles) else RawFiles(files)).without_slices()
     of_device = groups_of(raw)
@@ -73,9 +86,11 @@ class _Loader:
 
     def __init__(self, files: RawFiles, group: Group) -> None:
         self._files, self._group = files, group
-        self._parts = Assembly(group.device, _target(group))
+        self._assembly = Assembly(group.device, _target(group))
         #: From the host's raw monotonic clock, which the device's tools print, to the wall clock.
         self._wall_ns: int | None = None
+        #: Timeline -> how many events of which phase it has.
+        self._phases: dict[str, dict[str, int]] = {}
 
     def capture(self) -> Capture:
         self._metadata()
@@ -86,42 +101,51 @@ class _Loader:
         self._timelines()
         self._marks()
         self._op_ranges()
-        self._minddata()
+        self._pipelines()
         self._sums()
-        self._keep(completeness.missing(self._files, self._group.files, self._parts))
-        return self._parts.capture()
+        self._assembly.problems += completeness.missing(self._files, self._group.files, self._parts)
+        return self._assembly.capture()
 
-    def _each(self, *kinds: str) -> Iterator[tuple[str, Buffer]]:
-        for kind in kinds:
-            for name in self._group.files.get(kind, ()):
-                yield name, self._files.joined(name)
+    @property
+    def _parts(self) -> Capture:
+        return self._assembly.parts
 
-    def _keep(self, problems: Sequence[Problem]) -> None:
-        self._parts.problems += problems
+    def _keep(self, problem: Problem) -> None:
+        """Note what is not in the result, if it is anything."""
+        if problem.amount:
+            self._assembly.problems.append(problem)
+
+    def _read(self, name: str, parse: Callable[[Buffer, Losses], T], /) -> T:
+        """Return what `parse` finds in a file, and keep what it could not read."""
+        losses = Losses(name)
+        found = parse(self._files.joined(name), losses)
+        self._assembly.problems += losses.problems()
+        return found
+
+    def _each(self, kind: str, parse: Callable[[Buffer, Losses], T]) -> Iterator[tuple[str, T]]:
+        """Yield the name of each file of a kind, and what `parse` finds in it."""
+        for name in self._group.files.get(kind, ()):
+            yield name, self._read(name, parse)
 
     def _metadata(self) -> None:
-        """The window first, as it says what all the others are."""
-        for name, data in self._each("window"):
-            found, problems = marks.window(data, name)
-            self._parts.metadata |= found
-            self._keep(problems)
+        """Read the window first, as it says what all the others are."""
+        told = self._assembly.metadata
+        for _, window in self._each("window", mapping):
+            told |= window
         for kind in ("profiler_info", "profiler_metadata"):
-            for name, data in self._each(kind):
-                losses = Losses(name)
-                self._parts.metadata[kind] = jsontext.mapping(data, losses)
-                self._keep(losses.problems())
-        told = self._parts.metadata
+            for _, content in self._each(kind, mapping):
+                told[kind] = content
         if told.get("target") in ("cpu", "ascend", "gpu"):
-            self._parts.target = str(told["target"])
-        anchor = [told.get("start_ns"), told.get("start_monotonic_ns")]
-        if all(isinstance(time, int) and 0 <= time < 2**62 for time in anchor):
-            self._parts.epoch_offset_ns = int(told["start_ns"]) - int(told["start_monotonic_ns"])
+            self._assembly.parts = replace(self._parts, target=str(told["target"]))
+        start, monotonic = told.get("start_ns"), told.get("start_monotonic_ns")
+        if isinstance(start, int) and isinstance(monotonic, int) and 0 <= start < LIMIT and 0 <= monotonic < LIMIT:
+            self._assembly.epoch_offset_ns = start - monotonic
 
     def _raw_ascend(self) -> None:
         names = self._group.files.get(ASCEND, [])
         if names:
             number = next(iter(self._group.numbers)) if len(self._group.numbers) == 1 else self._group.device
-            self._parts.take_capture(ascend.capture({name: self._files[name] for name in names}, number))
+            self._assembly.take_capture(ascend.capture({name: self._files[name] for name in names}, number))
         for name in names:
             if name.rpartition("/")[2].startswith("start_info"):
                 moment = clocks.moment(self._files.joined(name), Losses(name))
@@ -129,120 +153,98 @@ class _Loader:
                     self._wall_ns = moment.epoch_us * 1000 - moment.monotonic_ns
 
     def _device_tables(self) -> None:
-        parts = self._parts
+        assembly = self._assembly
         for kind in ("kernel_details", "op_summary"):
-            has_any = len(parts.executions) > 0
-            for name, data in self._each(kind) if not has_any else ():
-                found = ascend_outputs.kernel_details(data, name, self._one_of_several(data))
-                self._keep(found.problems)
+            kernels = self._each(kind, self._of_device(ascend_outputs.kernel_details))
+            for name, found in kernels if not len(self._parts.executions) else ():
                 clock = clock_of(np.concatenate([found.executions["start_ns"], found.activities["start_ns"]]))
-                parts.add_executions(found.operators, found.executions, clock, name)
-                parts.add_activities(found.operators, found.activities, clock, name)
-        for name, data in self._each("step_trace_raw") if not parts.has_steps() else ():
-            trace = ascend_outputs.step_trace_raw(data, name)
-            self._keep(trace.problems)
-            parts.add_steps(trace.names, trace.steps, trace.reduces, DEVICE, name)
-        for name, data in self._each("step_trace_time"):
-            overlap = ascend_outputs.step_trace_time(data, name, self._one_of_several(data))
-            self._keep(overlap.problems)
-            parts.overlap = np.concatenate([parts.overlap, overlap.rows])
-        self._memory("memory_record", self._record)
-        self._memory("memory_usage", self._usage)
+                assembly.add_executions(OperatorRows(found.operators, found.executions), clock, name)
+                assembly.add_activities(OperatorRows(found.operators, found.activities), clock, name)
+        traces = self._each("step_trace_raw", ascend_outputs.step_trace_raw)
+        for name, trace in traces if not len(self._parts.steps) else ():
+            assembly.add_steps(trace, DEVICE, name)
+        for _, rows in self._each("step_trace_time", self._of_device(ascend_outputs.step_trace_time)):
+            assembly.parts = replace(self._parts, overlap=np.concatenate([self._parts.overlap, rows]))
+        self._memory("memory_record", self._of_device(ascend_outputs.memory_record))
+        self._memory("memory_usage", self._of_device(tlv.memory_usage, tlv.devices))
 
-    def _statistic(self, data: Buffer, file: str) -> cpu.Totals:
-        return ascend_outputs.op_statistic(data, file, self._one_of_several(data))
+    def _of_device(
+        self,
+        parse: Callable[[Buffer, Losses, int | None], T],
+        devices_in: Callable[[Buffer], Set[int]] = csv_devices,
+    ) -> Callable[[Buffer, Losses], T]:
+        """Return the parser that takes of a table of several devices the rows of this one."""
+        return lambda data, losses: parse(data, losses, self._group.device if len(devices_in(data)) > 1 else None)
 
-    def _record(self, data: Buffer, file: str) -> cpu.Memory:
-        return ascend_outputs.memory_record(data, file, self._one_of_several(data))
-
-    def _usage(self, data: Buffer, file: str) -> cpu.Memory:
-        return tlv.memory_usage(data, file, self._one_of_several(data, tlv.devices))
-
-    def _one_of_several(self, data: Buffer, devices_in: Callable[[Buffer], Set[int]] = csvtext.devices) -> int | None:
-        """Return which device's rows of a table are wanted, None where all of them are of one."""
-        return self._group.device if len(devices_in(data)) > 1 else None
-
-    def _memory(self, kind: str, parse: Callable[[Buffer, str], cpu.Memory]) -> None:
-        for name, data in self._each(kind) if not len(self._parts.memory) else ():
-            found = parse(data, name)
-            self._keep(found.problems)
+    def _memory(self, kind: str, parse: Callable[[Buffer, Losses], Rows]) -> None:
+        for name, samples in self._each(kind, parse) if not len(self._parts.memory) else ():
             if kind == "cpu_memory":
-                self._undo_clock_changes(found.samples, "time_ns", name)
-            self._parts.add_memory(found.samples, clock_of(found.samples["time_ns"]), name)
+                self._undo_clock_changes(samples, "time_ns", name)
+            self._assembly.add_memory(samples, clock_of(samples["time_ns"]), name)
 
     def _gpu(self) -> None:
-        parts = self._parts
-        for name, data in self._each("gpu_executions"):
-            found = self._with_shapes(gpu.executions(data, name), "gpu_framework")
-            self._keep(found.problems)
-            parts.add_executions(found.operators, found.executions, _gpu_clock(found.executions), name)
+        assembly = self._assembly
+        for name, found in self._each("gpu_executions", partial(cpu.executions, unit_ns=cpu.US, side=GPU)):
+            found = self._with_shapes(found, "gpu_framework")
+            assembly.add_executions(found, _gpu_clock(found.rows), name)
         launched_by: dict[str, str] = {}
         launches = 0
-        for name, data in self._each("gpu_kernels"):
-            more = gpu.launchers(data, name)
-            launched_by |= more.operators
-            launches += more.launches
-            self._keep(more.problems)
-        for name, data in self._each("gpu_activities"):
-            found = gpu.activities(data, name, launched_by)
-            self._keep(found.problems)
-            if len(found.executions) < launches:
-                what = "launches of kernels that are missing here, as gpu_activity_data counts them"
-                self._keep([Problem(name, what, launches - len(found.executions))])
-            parts.add_activities(found.operators, found.executions, _gpu_clock(found.executions), name)
-        for name, data in self._each("gpu_steps"):
-            trace = gpu.step_trace(data, name)
-            self._keep(trace.problems)
-            parts.add_steps(trace.names, trace.steps, trace.reduces, _gpu_clock(trace.steps), name)
-        for name, data in self._each("gpu_start"):
-            parts.metadata["gpu_start_time"], problems = gpu.start_time(data, name)
-            self._keep(problems)
+        for _, (operators, more) in self._each("gpu_kernels", gpu.launchers):
+            launched_by |= operators
+            launches += more
+        for name, found in self._each("gpu_activities", partial(gpu.activities, launched_by=launched_by)):
+            what = "launches of kernels that are missing here, as gpu_activity_data counts them"
+            self._keep(Problem(name, what, max(launches - len(found.rows), 0)))
+            assembly.add_activities(found, _gpu_clock(found.rows), name)
+        for name, trace in self._each("gpu_steps", gpu.step_trace):
+            assembly.add_steps(trace, _gpu_clock(trace.steps), name)
+        for _, moment in self._each("gpu_start", gpu.start_time):
+            assembly.metadata["gpu_start_time"] = moment
 
     def _cpu(self) -> None:
-        for name, data in self._each("cpu_executions"):
-            found = self._with_shapes(cpu.executions(data, name), "cpu_framework")
-            self._keep(found.problems)
-            self._undo_clock_changes(found.executions, "start_ns", name)
-            clock = clock_of(found.executions["start_ns"])
-            self._parts.add_executions(found.operators, found.executions, clock, name)
+        for name, found in self._each("cpu_executions", cpu.executions):
+            found = self._with_shapes(found, "cpu_framework")
+            self._undo_clock_changes(found.rows, "start_ns", name)
+            self._assembly.add_executions(found, clock_of(found.rows["start_ns"]), name)
         self._memory("cpu_memory", cpu.memory)
+
+    def _with_shapes(self, found: OperatorRows, kind: str) -> OperatorRows:
+        def parse(data: Buffer, losses: Losses) -> OperatorRows:
+            return cpu.with_shapes(found, cpu.framework(data, losses), losses, has_all=kind == "cpu_framework")
+
+        return next((shaped for _, shaped in self._each(kind, parse)), found)
 
     def _undo_clock_changes(self, rows: Rows, name: str, file: str) -> None:
         """Bring times of the host's wall clock back onto the clock of the window's begin, in place."""
-        told = self._parts.metadata
-        known = clock_changes.changes(told)
+        told = self._assembly.metadata
+        known = marks.changes(told)
         start, stop = told.get("start_ns"), told.get("stop_ns")
         if not known or not isinstance(start, int) or not isinstance(stop, int):
             return
-        rows[name], is_uncertain = clock_changes.undone(rows[name], known, (start, stop))
+        rows[name], is_uncertain = marks.undone(rows[name], known, (start, stop))
         what = "settings of the host's clock while the window was open, which are taken out of its times"
-        self._keep([Problem(file, what, len(known))])
-        if count := int(is_uncertain.sum()):
-            self._keep([Problem(file, "times beside a setting of the host's clock, which are not certain", count)])
-
-    def _with_shapes(self, found: cpu.Executions, kind: str) -> cpu.Executions:
-        for name, data in self._each(kind):
-            return cpu.with_shapes(found, cpu.framework(data, name), has_all=kind == "cpu_framework")
-        return found
+        self._keep(Problem(file, what, len(known)))
+        what = "times beside a setting of the host's clock, which are not certain"
+        self._keep(Problem(file, what, int(is_uncertain.sum())))
 
     def _timelines(self) -> None:
-        """All that no better source told; of a CPU they only repeat what its own files say."""
+        """Read all that no better source told; of a CPU they only repeat what its own files say."""
         if self._parts.target == "cpu" and "cpu_executions" in self._group.files:
             return
         for kinds in _TIMELINES:
             wanted = self._wanted()
-            found = {name: timeline(data, name) for name, data in self._each(*kinds)}
-            for name, one in found.items():
-                self._keep(one.problems)
-                self._take_timeline(one, wanted, name)
-            names, steps, reduces = merged_steps(list(found.values()))
-            if "steps" in wanted and len(steps):
-                clock, move = self._axis_of(steps["start_ns"])
-                self._parts.add_steps(names, move(steps), move(reduces), clock, next(iter(found)))
+            found: dict[str, Timeline] = {}
+            for kind in kinds:
+                for name, found[name] in self._each(kind, timeline):
+                    self._take_timeline(found[name], wanted, name)
+            merged = merged_steps(list(found.values()))
+            if "steps" in wanted and len(merged.steps):
+                clock, offset_ns = self._axis_of(merged.steps["start_ns"])
+                steps, reduces = (shifted(rows, offset_ns) for rows in (merged.steps, merged.reduces))
+                self._assembly.add_steps(merged._replace(steps=steps, reduces=reduces), clock, next(iter(found)))
 
     def _wanted(self) -> set[str]:
-        parts = self._parts
-        sides = {parts.operators[row].side for row in np.unique(parts.executions["operator"]).tolist()}
+        parts, sides = self._parts, sides_of(self._parts)
         wanted = {"host"} if CPU not in sides else set()
         wanted |= {"device"} if not sides - {CPU} else set()
         told = (("activities", parts.activities), ("spans", parts.spans), ("steps", parts.steps))
@@ -250,58 +252,53 @@ class _Loader:
         return wanted | ({"overlap"} if not len(parts.overlap) else set())
 
     def _take_timeline(self, found: Timeline, wanted: set[str], name: str) -> None:
-        parts = self._parts
-        parts.metadata.setdefault("timeline_events", {})[name] = found.phases
-        rows = (found.executions, found.activities, found.spans, found.overlap)
-        clock, move = self._axis_of(np.concatenate([part["start_ns"] for part in rows]))
+        assembly = self._assembly
+        self._phases[name] = found.phases
+        assembly.metadata["timeline_events"] = self._phases
+        parts = (found.executions, found.activities, found.spans, found.overlap)
+        clock, offset_ns = self._axis_of(np.concatenate([part["start_ns"] for part in parts]))
+        executions, activities, spans, overlap = (shifted(part, offset_ns) for part in parts)
         is_host = np.array([operator.side == CPU for operator in found.operators] + [False], np.bool_)
-        of_host = is_host[found.executions["operator"]]
-        for what, rows in (("host", found.executions[of_host]), ("device", found.executions[~of_host])):
+        of_host = is_host[executions["operator"]]
+        for what, rows in (("host", executions[of_host]), ("device", executions[~of_host])):
             if what in wanted:
-                parts.add_executions(found.operators, move(rows), clock, name)
+                assembly.add_executions(OperatorRows(found.operators, rows), clock, name)
         if "activities" in wanted:
-            parts.add_activities(found.operators, move(found.activities), clock, name)
+            assembly.add_activities(OperatorRows(found.operators, activities), clock, name)
         if "spans" in wanted:
-            parts.add_spans(found.names, move(found.spans), clock, name)
+            assembly.add_spans(NamedRows(found.names, spans), clock, name)
         if "overlap" in wanted:
-            parts.add_overlap(move(found.overlap), clock, name)
+            assembly.add_overlap(overlap, clock, name)
 
-    def _axis_of(self, times: Integers) -> tuple[str, Any]:
-        """The clock of the times of a timeline, once they are moved as the second value does."""
+    def _axis_of(self, times: Integers) -> tuple[str, int]:
+        """Return the clock of the times of a timeline, and by how much they have to be moved for that."""
         clock = clock_of(times)
         if clock != MONOTONIC or self._wall_ns is None:
-            return clock, lambda part: part
-        offset = self._wall_ns
-        return EPOCH, lambda part: shifted(part, offset)
+            return clock, 0
+        return EPOCH, self._wall_ns
 
     def _marks(self) -> None:
         names: list[str] = []
-        for name, data in self._each("names"):
-            names, problems = marks.names(data, name)
-            self._keep(problems)
-        for name, data in self._each("marks"):
-            found = marks.marks(data, name, names)
-            self._keep(found.problems)
-            spans = found.spans[marks.within(found.spans, self._parts.metadata)]
-            if outside := len(found.spans) - len(spans):
-                self._keep([Problem(name, "marks outside of the window, whose times cannot be right", outside)])
-            self._parts.add_spans(found.names, spans, EPOCH, name)
+        for _, found_names in self._each("names", marks.names):
+            names = found_names
+        for name, found in self._each("marks", partial(marks.marks, known=names)):
+            spans = found.rows[marks.within(found.rows, self._assembly.metadata)]
+            what = "marks outside of the window, whose times cannot be right"
+            self._keep(Problem(name, what, len(found.rows) - len(spans)))
+            self._assembly.add_spans(found._replace(rows=spans), EPOCH, name)
 
     def _op_ranges(self) -> None:
-        for name, data in self._each("op_range"):
-            found = tlv.op_ranges(data, name)
-            self._keep(found.problems)
-            clock = self._host_counter()
+        for name, found in self._each("op_range", tlv.op_ranges):
+            ranges, clock = found.rows, self._host_counter()
             if clock is None:
-                problem = Problem(name, "ranges of the framework without a clock log that says when", len(found.ranges))
-                self._keep([problem] if len(found.ranges) else [])
+                self._keep(Problem(name, "ranges of the framework without a clock log that says when", len(ranges)))
                 continue
-            spans = np.empty(len(found.ranges), SPAN)
-            spans["start_ns"] = clock.ns(found.ranges["start"])
-            spans["duration_ns"] = clock.ns(found.ranges["end"]) - spans["start_ns"]
-            spans["name"], spans["thread"] = found.ranges["name"], found.ranges["thread"]
+            spans = np.empty(len(ranges), SPAN)
+            spans["start_ns"] = clock.ns(ranges["start"])
+            spans["duration_ns"] = clock.ns(ranges["end"]) - spans["start_ns"]
+            spans["name"], spans["thread"] = ranges["name"], ranges["thread"]
             spans["kind"], spans["number"] = SPAN_FRAMEWORK, MISSING
-            self._parts.add_spans(found.names, spans, EPOCH, name)
+            self._assembly.add_spans(NamedRows(found.names, spans), EPOCH, name)
 
     def _host_counter(self) -> clocks.Clock | None:
         """Return the clock that turns the counter of the host into time since the epoch."""
@@ -317,42 +314,41 @@ class _Loader:
         offset = host["clock_monotonic_raw"] - scale.duration_ns(host["cntvct"]) + self._wall_ns
         return clocks.Clock(EPOCH, scale.khz, offset)
 
-    def _minddata(self) -> None:
-        parts = self._parts
-        found = pipelines.recorded(self._group.files, self._files.joined)
-        self._keep(found.problems)
-        parts.pipeline = found.stages
+    def _pipelines(self) -> None:
+        assembly = self._assembly
+        found, problems = pipelines.recorded(self._group.files, self._read)
+        assembly.problems += problems
+        assembly.parts = replace(self._parts, pipeline=tuple(found.stages))
         if found.sampling_interval_ms is not None:
-            parts.metadata["pipeline_sampling_interval_ms"] = found.sampling_interval_ms
+            assembly.metadata["pipeline_sampling_interval_ms"] = found.sampling_interval_ms
         if found.use is not None:
-            parts.metadata["processors"] = found.use.processors
-            parts.metadata["process_cpu_percent"] = found.use.process_percent
-            parts.metadata["machine"] = found.use.machine
-        if len(found.batches):
-            parts.add_batches(found.batches, found.batches_file)
-        missed = parts.metadata.get("pipelines_not_recorded")
-        if isinstance(missed, int) and missed > 0:
-            self._keep([Problem("window", "data pipelines that were made while another one was recorded", missed)])
-        for name, data in self._each("get_next"):
-            fetches = minddata.fetches(data, name)
-            self._keep(fetches.problems)
-            if parts.fits(_gpu_clock(fetches.fetches), name, "fetches", len(fetches.fetches)):
-                parts.fetches = fetches.fetches
+            assembly.metadata["processors"] = found.use.processors
+            assembly.metadata["process_cpu_percent"] = found.use.process_percent
+            assembly.metadata["machine"] = found.use.machine
+        assembly.add_batches(found.batches, found.batches_file)
+        missed = assembly.metadata.get("pipelines_not_recorded")
+        if isinstance(missed, int):
+            self._keep(
+                Problem("window", "data pipelines that were made while another one was recorded", max(missed, 0))
+            )
+        for name, fetches in self._each("get_next", pipelines.fetches):
+            assembly.add_fetches(fetches, _gpu_clock(fetches), name)
 
     def _sums(self) -> None:
         """Add the sums of the tools if there is nothing better; if there are executions, check their number."""
+        of_gpu, of_ascend = partial(cpu.totals, side=GPU), self._of_device(ascend_outputs.op_statistic)
         sources = (
-            ("cpu_detail", cpu.totals), ("gpu_detail", gpu.totals), ("op_statistic", self._statistic),
-            ("cpu_types", cpu.totals), ("gpu_types", gpu.totals),
+            ("cpu_detail", cpu.totals), ("gpu_detail", of_gpu), ("op_statistic", of_ascend),
+            ("cpu_types", cpu.totals), ("gpu_types", of_gpu),
         )  # fmt: skip
         for kind, parse in sources:
-            for name, data in self._each(kind):
-                found = parse(data, name)
-                if len(self._parts.executions):
-                    self._keep(completeness.lacking(self._group.files, self._parts, kind, found, name))
+            for name in self._group.files.get(kind, ()):
+                if len(self._parts.executions):  # what the file itself lacks is then no loss
+                    sums = parse(self._files.joined(name), Losses(name))
+                    missing = completeness.lacking(self._group.files, self._parts, kind, sums, name)
+                    self._assembly.problems += missing
                 else:
-                    self._keep(found.problems)
-                    self._parts.add_totals(found.operators, found.totals)
+                    self._assembly.add_totals(self._read(name, parse))
 
 
 def _target(group: Group) -> str:

@@ -1,18 +1,132 @@
-"""What the binary raw kinds share: arrays of fixed-size little-endian records, and text messages that end with NUL.
+"""What the binary raw kinds share: records of a fixed size, found again after bytes were lost, and text messages.
 
-A parser of one raw kind gives what is whole in a damaged file; what is not in its result is counted in `Losses`.
+Each record has, at a fixed place, a word that is the same in all of them. When a slice of a file is missing, or bytes
+inside of a file, the borders of all later records move, and a reader that goes on counting by the size of a record
+reads garbage to the end of the file. `Framer` searches for the next place at which the word recurs at the distance of a
+record. A record that alone lacks the word is a damaged one, and files exist of which no record has it: both are read
+as they are.
+
+A parser of one raw kind returns what is whole in a damaged file, and counts what is not in its result in `Losses`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from instrument.trace.events import Rows
-from instrument.trace.framing import LEFT_OVER_BYTES as LEFT_OVER_BYTES
-from instrument.trace.framing import Word, framed
 from instrument.trace.text import Buffer, Losses, decode
+
+LEFT_OVER_BYTES = "bytes at the end that are no whole record"
+BROKEN_BYTES = "bytes beside a place where others are missing, which are no whole record"
+#: So many records in a row must have the word where a new begin is taken, or as many as there are, at least two.
+_AGREEING = 4
+#: After so many searches in vain the file is taken to have no word.
+_MOST_SEARCHES = 4096
+_BLOCK_BYTES = 1 << 23
+
+
+class Word(NamedTuple):
+    """A little-endian u16 that all records have, and its offset in the record."""
+
+    value: int
+    offset: int
+
+
+class Framer:
+    """Cut buffers that are fed in order into records. Their borders may cut a record; no buffer is kept."""
+
+    def __init__(self, layout: np.dtype[np.void], word: Word, losses: Losses) -> None:
+        self._layout, self._losses = layout, losses
+        self._size = layout.itemsize
+        self._pattern, self._offset = word.value.to_bytes(2, "little"), word.offset
+        self._rest = b""
+        self._searches = 0
+        #: At how many places bytes were missing, up to the records that were yielded last.
+        self.breaks = 0
+
+    def feed(self, data: Buffer) -> Iterator[Rows]:
+        """Yield whole records; `breaks` grows between two arrays that do not follow each other."""
+        for start in range(0, len(data), _BLOCK_BYTES):
+            block = data[start : start + _BLOCK_BYTES]
+            yield from self._cut(self._rest + bytes(block) if self._rest else block, is_last=False)
+
+    def finish(self) -> Iterator[Rows]:
+        """Yield the records that were held back, and count the bytes that are left over."""
+        yield from self._cut(self._rest, is_last=True)
+        self._losses.add(LEFT_OVER_BYTES, len(self._rest))
+        self._rest = b""
+
+    def _cut(self, data: Buffer, is_last: bool) -> Iterator[Rows]:
+        """Yield the records of `data` and keep the rest; where too little follows to be sure, that is rest as well."""
+        begin = 0
+        while True:
+            records = np.frombuffer(data, self._layout, (len(data) - begin) // self._size, begin)
+            place, next_begin = self._first_break(data, begin, len(records), is_last)
+            if len(records[:place]):
+                yield records[:place]
+            begin += place * self._size
+            if next_begin is None:
+                self._rest = bytes(data[begin:])
+                return
+            self._losses.add(BROKEN_BYTES, next_begin - begin)
+            self.breaks += 1
+            begin = next_begin
+
+    def _first_break(self, data: Buffer, begin: int, count: int, is_last: bool) -> tuple[int, int | None]:
+        """Return how many records are good, and where the next ones begin; None if that is not known yet, or the end.
+
+        The record before the first one without the word is no good one: the break may be inside of it.
+        """
+        for place in self._suspects(data, begin, count):
+            if place + _AGREEING >= count and not is_last:
+                return max(place - 1, 0), None
+            if self._searches >= _MOST_SEARCHES:
+                break
+            self._searches += 1
+            at = begin + place * self._size
+            first = max(at - self._size + 1, begin)
+            for candidate in self._begins(data, first, at + self._size):
+                if (candidate - begin) % self._size:
+                    return max(place - 1, 0), candidate
+        return count, None
+
+    def _suspects(self, data: Buffer, begin: int, count: int) -> list[int]:
+        """The records without the word whose next one lacks it as well, or is not there."""
+        if not count:
+            return []
+        first, second = (
+            np.frombuffer(data, np.uint8, begin + (count - 1) * self._size + self._offset + byte + 1)[
+                begin + self._offset + byte :: self._size
+            ]
+            for byte in (0, 1)
+        )
+        is_bad = (first != self._pattern[0]) | (second != self._pattern[1])
+        found: list[int] = np.flatnonzero(is_bad & np.append(is_bad[1:], True)).tolist()
+        return found
+
+    def _begins(self, data: Buffer, first: int, stop: int) -> Iterator[int]:
+        """The places from `first` to `stop` at which the word recurs at the distance of a record."""
+        window = bytes(data[first + self._offset : stop + self._offset + 1])
+        found = window.find(self._pattern)
+        while found >= 0:
+            place = first + found
+            words = [
+                bytes(data[at : at + 2]) for at in range(place + self._offset, len(data) - 1, self._size)[:_AGREEING]
+            ]
+            if len(words) > 1 and all(word == self._pattern for word in words):
+                yield place
+            found = window.find(self._pattern, found + 1)
+
+
+def framed(data: Buffer, layout: np.dtype[np.void], word: Word, losses: Losses) -> Rows:
+    """Return the whole records of `data`; those with the wrong word among them."""
+    framer = Framer(layout, word, losses)
+    parts = [*framer.feed(data), *framer.finish()]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, layout), *parts])
+
 
 #: The bytes of a raw file, or its pieces in order; a record may lie across their borders.
 Chunks = Buffer | Iterable[Buffer]

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from instrument.trace import jsontext
 from instrument.trace.ascend_outputs import is_of_runtime, side_of
 from instrument.trace.cpu import US, operator_of
 from instrument.trace.events import (
@@ -31,9 +30,11 @@ from instrument.trace.events import (
     Integers,
     Mask,
     Operator,
-    Problem,
     Rows,
+    by_start,
 )
+from instrument.trace.gpu import StepTrace
+from instrument.trace.jsontext import Json, elements
 from instrument.trace.text import LIMIT, Buffer, Index, Losses, numbers, scaled
 
 #: Events that are converted at a time.
@@ -70,19 +71,17 @@ class Timeline(NamedTuple):
     reduces: Rows
     overlap: Rows
     phases: dict[str, int]
-    problems: list[Problem]
 
 
-def timeline(data: Buffer, file: str) -> Timeline:
-    """The events of a timeline, a list or `{"traceEvents": [...]}`.
+def timeline(data: Buffer, losses: Losses) -> Timeline:
+    """Return the events of a timeline, a list or `{"traceEvents": [...]}`.
 
     Executions are the operators of devices, of the CPU and of communication; activities the tasks below them; spans all
     else that the host did. Scopes are left out, as they are made of the names of operators. A step begins where the one
     before it ended, if the file has that one.
     """
-    losses = Losses(file)
     reader = _Reader(losses)
-    for event in jsontext.elements(data, losses, "traceEvents"):
+    for event in elements(data, losses, "traceEvents"):
         reader.take(event)
     return reader.result()
 
@@ -93,7 +92,7 @@ class _Reader:
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
         self._phases: Counter[str] = Counter()
-        self._names, self._task_types = Index(), Index([""])
+        self._names, self._task_types = Index[str](), Index([""])
         self._lanes: dict[tuple[int | str, int | str], int] = {}
         self._processes: dict[int | str, str] = {}
         self._threads: dict[tuple[int | str, int | str], str] = {}
@@ -102,28 +101,29 @@ class _Reader:
         self._pending: list[tuple[str, str, int, int, int, int]] = []
         self._done: list[Rows] = [np.empty(0, _EVENT)]
 
-    def take(self, event: Any) -> None:
-        if not isinstance(event, dict) or not isinstance(event.get("ph"), str):
+    def take(self, event: Json) -> None:
+        phase = event.get("ph") if isinstance(event, dict) else None
+        if not isinstance(event, dict) or not isinstance(phase, str):
             self._losses.add("elements that are no events")
             return
-        self._phases[event["ph"]] += 1
+        self._phases[phase] += 1
         arguments = event.get("args")
         arguments = arguments if isinstance(arguments, dict) else {}
-        if event["ph"] == "M":
+        if phase == "M":
             self._take_name(event, arguments)
-        elif event["ph"] == "X":
+        elif phase == "X":
             self._take_complete(event, arguments)
-        elif event["ph"] in ("B", "E"):
+        elif phase in ("B", "E"):
             self._losses.add("events that only begin or end")
 
-    def _take_name(self, event: dict[str, Any], arguments: dict[str, Any]) -> None:
+    def _take_name(self, event: dict[str, Json], arguments: dict[str, Json]) -> None:
         pid, tid = _id(event.get("pid")), _id(event.get("tid"))
         if event.get("name") == "process_name":
             self._processes[pid] = str(arguments.get("name", ""))
         elif event.get("name") == "thread_name":
             self._threads[pid, tid] = str(arguments.get("name", ""))
 
-    def _take_complete(self, event: dict[str, Any], arguments: dict[str, Any]) -> None:
+    def _take_complete(self, event: dict[str, Json], arguments: dict[str, Json]) -> None:
         if event.get("cat") in _STEP_CATEGORIES:
             self._take_step(event, arguments)
         elif event.get("cat") not in _DERIVED_CATEGORIES:
@@ -141,7 +141,7 @@ class _Reader:
             if len(self._pending) == _BLOCK:
                 self._convert()
 
-    def _take_step(self, event: dict[str, Any], arguments: dict[str, Any]) -> None:
+    def _take_step(self, event: dict[str, Json], arguments: dict[str, Json]) -> None:
         """The model is that of the thread's name. Several files may hold the same steps, so they count once."""
         start, duration, fp, bp = (
             scaled(str(value).strip(), US)
@@ -172,8 +172,7 @@ class _Reader:
 
     def result(self) -> Timeline:
         self._convert()
-        events = np.concatenate(self._done)
-        events = events[np.argsort(events["start_ns"], kind="stable")]
+        events = by_start(np.concatenate(self._done))
         kinds = np.array([self._kind(*key) for key in self._lanes], np.int64)
         kind = kinds[events["lane"]] if len(kinds) else np.empty(0, np.int64)
         is_task = np.isin(kind, (_HARDWARE, _COLLECTIVE, _PLANE, _CPU))
@@ -188,7 +187,6 @@ class _Reader:
             np.unique(np.array(self._reduces, REDUCE)),
             self._overlap(events[kind == _OVERLAP]),
             dict(self._phases),
-            self._losses.problems(),
         )
 
     def _kind(self, pid: int | str, tid: int | str) -> int:
@@ -236,7 +234,7 @@ class _Reader:
         return result[result["kind"] < len(_OVERLAP_NAMES)]
 
 
-def _id(value: Any) -> int | str:
+def _id(value: Json) -> int | str:
     """A process or thread, which may be anything."""
     return value if isinstance(value, int) else str(value)
 
@@ -259,9 +257,9 @@ def _with_intervals(steps: Rows) -> Rows:
     return steps
 
 
-def merged_steps(found: Sequence[Timeline]) -> tuple[list[str], Rows, Rows]:
-    """Names, steps and reduces of several files: each may hold one iteration, or all of them."""
-    names = Index()
+def merged_steps(found: Sequence[Timeline]) -> StepTrace:
+    """Return the steps and reduces of several files: each may hold one iteration, or all of them."""
+    names = Index[str]()
     reduces = [np.empty(0, REDUCE)]
     for one in found:
         rows = one.reduces.copy()
@@ -269,4 +267,4 @@ def merged_steps(found: Sequence[Timeline]) -> tuple[list[str], Rows, Rows]:
         rows["name"] = [used[place] for place in rows["name"].tolist()]
         reduces.append(rows)
     steps = _with_intervals(np.concatenate([np.empty(0, STEP), *(one.steps for one in found)]))
-    return names.names, steps, np.unique(np.concatenate(reduces))
+    return StepTrace(names.names, steps, np.unique(np.concatenate(reduces)))

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
-from instrument.trace.cpu import Memory
-from instrument.trace.events import MEMORY, MISSING, Problem, Rows
+from instrument.trace.events import MEMORY, MISSING, NamedRows, Rows
 from instrument.trace.text import LIMIT, Buffer, Index, Losses, decode
 
 _HEAD = struct.Struct("<HI")
@@ -34,18 +32,12 @@ OP_RANGE = np.dtype(
 )  # fmt: skip
 
 
-class OpRanges(NamedTuple):
-    """Ranges as `OP_RANGE`, in the order of the file; `name` is a row of `names`."""
+def op_ranges(data: Buffer, losses: Losses) -> NamedRows:
+    """Read `mindspore.op_range`: what the framework did on the host (dtype OP_RANGE), in the order of the file.
 
-    names: list[str]
-    ranges: Rows
-    problems: list[Problem]
-
-
-def op_ranges(data: Buffer, file: str) -> OpRanges:
-    """`mindspore.op_range`: what the framework did on the host; the full name where a range has one."""
-    losses = Losses(file)
-    names = Index()
+    The full name is taken where a range has one.
+    """
+    names = Index[str]()
     rows = []
     for payload in _payloads(data, _RANGE, losses):
         thread, flow, step, start, end, process, _, _, _, level, *_ = _RANGE.unpack_from(payload)
@@ -56,7 +48,7 @@ def op_ranges(data: Buffer, file: str) -> OpRanges:
         name = names(texts.get(_FULL_NAME) or texts.get(_NAME) or "")
         step, flow = (value if value < LIMIT else MISSING for value in (step, flow))
         rows.append((start, end, name, thread, process, step, flow, level))
-    return OpRanges(names.names, np.array(rows, OP_RANGE), losses.problems())
+    return NamedRows(names.names, np.array(rows, OP_RANGE))
 
 
 def devices(data: Buffer) -> frozenset[int]:
@@ -65,12 +57,11 @@ def devices(data: Buffer) -> frozenset[int]:
     return frozenset(number for number in numbers if number >= 0)
 
 
-def memory_usage(data: Buffer, file: str, device: int | None = None) -> Memory:
-    """`mindspore.memory_usage`: the pool of a device after each change; what events still hold is active, too.
+def memory_usage(data: Buffer, losses: Losses, device: int | None = None) -> Rows:
+    """Read `mindspore.memory_usage`: the pool of a device after each change; what events still hold is active, too.
 
     `device` chooses one where the file has several.
     """
-    losses = Losses(file)
     rows = []
     for payload in _payloads(data, _USAGE, losses):
         number, _, _, time, _, _, used, _, allocated, by_event, *_ = _USAGE.unpack_from(payload)
@@ -81,7 +72,7 @@ def memory_usage(data: Buffer, file: str, device: int | None = None) -> Memory:
             continue
         rows.append((time, used, allocated, used + by_event))
     samples = np.array(rows, MEMORY)
-    return Memory(samples[np.argsort(samples["time_ns"], kind="stable")], losses.problems())
+    return samples[np.argsort(samples["time_ns"], kind="stable")]
 
 
 def _payloads(data: Buffer, fixed: struct.Struct, losses: Losses) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.analyse import idle, steps
+from instrument.analyse import busy, steps
 from instrument.analyse.executions import count_executions
 from instrument.analyse.intervals import far
 from instrument.analyse.profile import profile
@@ -43,7 +43,7 @@ def test_one_start_far_away_does_not_make_a_step_of_days(by: int) -> None:
     assert [(one.what, one.amount) for one in found.problems()] == [
         ("executions that begin or end far away from all others, left out of the window and of idle times", 1)
     ]
-    assert column(idle.by_stream(given, found)["span_ns"]) == [950_000]
+    assert column(busy.idle_streams(given, found)["span_ns"]) == [950_000]
 
 
 def test_a_pause_is_no_damage() -> None:

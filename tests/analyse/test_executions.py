@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from instrument.analyse import idle, operators
+from instrument.analyse import busy, operators
 from instrument.analyse.executions import count_executions
 from instrument.analyse.groupby import aggregate
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, LOST, MISSING, Capture
@@ -49,7 +49,7 @@ def test_an_execution_counts_from_its_start_to_its_end() -> None:
     assert found.executions["duration_ns"].tolist() == [100, 20, 20]
     assert (found.clipped, found.overlapping, found.problems()) == (0, 0, [])
     assert operators.by_name(given, found)["max_ns"].tolist() == [100, 20]
-    assert column(idle.by_stream(given, found)["busy_ns"]) == [120]
+    assert column(busy.idle_streams(given, found)["busy_ns"]) == [120]
 
 
 def test_tasks_that_overlap_on_a_stream_are_told() -> None:

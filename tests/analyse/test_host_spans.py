@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from instrument.analyse import host_spans
 from instrument.analyse.profile import profile
+from instrument.analyse.tables import spans_by_name
 from instrument.trace.events import SPAN, SPAN_CALLBACK, SPAN_EPOCH, SPAN_STEP, SPAN_USER
 from tests.analyse.build import T0, capture
 from tests.analyse.files import STEP_NS, cpu_window, directory_of
@@ -24,7 +24,7 @@ def test_spans_by_name() -> None:
         (T0, 9 * MS, 1, SPAN_CALLBACK, 1, -1), (T0, MS, 2, SPAN_STEP, 1, 5), (T0, MS, 2, SPAN_EPOCH, 1, 1),
         (T0, -1, 3, SPAN_USER, 1, -1),
     ]  # fmt: skip
-    table = host_spans.by_name(capture(spans=np.array(rows, SPAN), names=("load", "Saver.hook", "step", "never ended")))
+    table = spans_by_name(capture(spans=np.array(rows, SPAN), names=("load", "Saver.hook", "step", "never ended")))
     assert {name: values.tolist() for name, values in table.columns.items()} == {
         "name": ["Saver.hook", "load", "never ended"],
         "kind": ["callback", "span", "span"],
@@ -36,7 +36,7 @@ def test_spans_by_name() -> None:
         "min_ns": [9 * MS, MS, 0],
         "max_ns": [9 * MS, 3 * MS, 0],
     }
-    assert (len(host_spans.by_name(capture())), host_spans.by_name(capture()).notes[0][:3]) == (0, "n/a")
+    assert (len(spans_by_name(capture())), spans_by_name(capture()).notes[0][:3]) == (0, "n/a")
 
 
 def test_the_report_has_spans_and_what_is_in_no_step(tmp_path: Path) -> None:

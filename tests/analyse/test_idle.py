@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from instrument.analyse import idle
+from instrument.analyse import busy
 from instrument.analyse.executions import count_executions
 from instrument.analyse.intervals import Union
 from instrument.analyse.table import Table
@@ -15,7 +15,7 @@ NAMES = (operator("a"), operator("b"), operator("c"), operator("host", CPU))
 
 
 def gaps(given: Capture) -> Table:
-    return idle.gaps(given, count_executions(given))
+    return busy.idle_gaps(given, count_executions(given))
 
 
 def test_gaps_stand_between_their_neighbours() -> None:
@@ -42,7 +42,7 @@ def test_busy_and_idle_add_up() -> None:
     """Of each stream, of all streams of the device together, and of a thread of the host with a stream's number."""
     rows = executions((T0, 10, 0, 1), (T0 + 30, 10, 1, 1), (T0 + 5, 15, 2, 2), (T0, 7, 3, 1))
     given = capture(NAMES, rows)
-    table = idle.by_stream(given, count_executions(given))
+    table = busy.idle_streams(given, count_executions(given))
     assert [row[:6] for row in table.rows()] == [
         ("device", 1, 2, 40, 20, 20),
         ("device", 2, 1, 15, 15, 0),
@@ -54,9 +54,9 @@ def test_busy_and_idle_add_up() -> None:
 
 def test_only_the_largest_gaps_are_listed() -> None:
     """The others are in a note, with their time."""
-    rows = executions(*[(T0 + 10 * place, 4 if place else 1, 0, 1) for place in range(idle.MOST_GAPS + 6)])
+    rows = executions(*[(T0 + 10 * place, 4 if place else 1, 0, 1) for place in range(busy.MOST_GAPS + 6)])
     found = gaps(capture(NAMES, rows))
-    assert len(found) == idle.MOST_GAPS
+    assert len(found) == busy.MOST_GAPS
     assert found["duration_ns"][:2].tolist() == [9, 6]
     assert found.notes == ("5 smaller gaps, 30 ns together, are not listed.",)
 
@@ -67,7 +67,7 @@ def test_nothing_and_one() -> None:
     found = gaps(capture(NAMES, executions((T0, 10, 0, 1))))
     assert (len(found), found.notes) == (0, ())
     still = capture(NAMES, executions((T0, 0, 0, 1)))
-    assert list(idle.by_stream(still, count_executions(still)).rows()) == [("device", 1, 1, 0, 0, 0, 0.0)]
+    assert list(busy.idle_streams(still, count_executions(still)).rows()) == [("device", 1, 1, 0, 0, 0, 0.0)]
     assert {one.side for one in NAMES} == {AI_CORE, CPU}
 
 

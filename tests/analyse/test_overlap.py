@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from instrument.analyse import overlap as overlaps
+from instrument.analyse import busy
 from instrument.analyse.executions import count_executions
 from instrument.analyse.table import Table
 from instrument.trace.events import AI_CPU, COMMUNICATION, CPU, GPU, MISSING, OVERLAP, Capture
@@ -14,7 +14,7 @@ from tests.analyse.build import capture, column, executions, marked, operator, r
 
 
 def of(given: Capture) -> Table:
-    return overlaps.per_step(given, count_executions(given))
+    return busy.overlap(given, count_executions(given))
 
 
 def times(table: Table) -> list[list[int | None]]:

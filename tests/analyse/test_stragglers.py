@@ -53,6 +53,14 @@ def test_the_slowest_rank_is_the_one_for_which_the_others_wait() -> None:
     assert "slowest in 3 of 4 steps. The ranks are 21.750 ms apart in a mean step (36.2 % of it)." in note
 
 
+def test_ranks_of_one_number_are_compared() -> None:
+    """Two jobs in one folder may each have a device 0; the report names the slower one's number."""
+    found = profile_of(rank(0, [(2, 10, 15, 30, 3)] * 4), rank(0, [(32, 10, 14, 1, 3)] * 4))
+    (note,) = found.devices.notes
+    assert note.startswith("Rank 0 is the slowest: its own time is 59.000 ms a step, that of the others 30.000 ms; ")
+    assert str(found).startswith("Profile of")
+
+
 def test_what_makes_a_rank_late_is_said() -> None:
     """Time before its first operator is a matter of data, all other time of its operators; the report has it all."""
     quick = (2, 10, 15, 30, 3)

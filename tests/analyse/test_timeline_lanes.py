@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instrument.analyse import timeline_lanes
+from instrument.analyse.intervals import MOST_LANES, NO_LANE, drawing_order, lanes
 from instrument.trace.events import CPU, MISSING
 from tests.analyse.build import T0, capture, executions, operator
 from tests.analyse.chrome import check_lanes, lanes_of, written
@@ -35,15 +35,15 @@ def test_operators_of_the_cpu_do_not_become_children(tmp_path: Path) -> None:
 def test_events_that_touch_share_a_lane() -> None:
     """One begins when another ends, and an empty one lies between them: one lane."""
     start, duration = np.array([0, 10, 10, 20]), np.array([10, 10, 0, 5])
-    order = timeline_lanes.order(start, duration, nests=False)
+    order = drawing_order(start, duration, nests=False)
     assert order.tolist() == [0, 2, 1, 3]
-    assert timeline_lanes.assign(start[order], (start + duration)[order], nests=False).tolist() == [0, 0, 0, 0]
+    assert lanes(start[order], (start + duration)[order], nests=False).tolist() == [0, 0, 0, 0]
 
 
 def test_nesting_needs_one_lane_and_overlap_another() -> None:
     """Within: the same lane; across the end of another: the next one."""
     start, end = np.array([0, 0, 5, 20, 20, 30]), np.array([15, 5, 15, 40, 25, 50])
-    assert timeline_lanes.assign(start, end, nests=True).tolist() == [0, 0, 0, 0, 0, 1]
+    assert lanes(start, end, nests=True).tolist() == [0, 0, 0, 0, 0, 1]
 
 
 def test_lanes_are_bounded() -> None:
@@ -51,8 +51,8 @@ def test_lanes_are_bounded() -> None:
     start, end = np.append(np.zeros(40, int), 200), np.append(np.full(40, 100), 300)
     for nests in (False, True):
         ends = end + (np.arange(41)[::-1] * -1 if nests else 0)  # growing: none lies within an earlier one
-        found = timeline_lanes.assign(start, ends, nests)
-        assert sorted(found[:40].tolist()) == [timeline_lanes.NO_LANE] * 8 + list(range(timeline_lanes.MOST_LANES))
+        found = lanes(start, ends, nests)
+        assert sorted(found[:40].tolist()) == [NO_LANE] * 8 + list(range(MOST_LANES))
         assert found[40] == 0
 
 
@@ -60,9 +60,9 @@ def test_lanes_of_random_events(rng: np.random.Generator) -> None:
     """Whatever the times: in each lane events follow each other, or nest."""
     for nests in (False, True):
         start, duration = rng.integers(0, 3000, 1000), rng.integers(0, 40, 1000)
-        order = timeline_lanes.order(start, duration, nests)
+        order = drawing_order(start, duration, nests)
         start, end = start[order], (start + duration)[order]
-        found = timeline_lanes.assign(start, end, nests)
+        found = lanes(start, end, nests)
         events = [
             {"ph": "X", "pid": 0, "tid": lane, "ts": Decimal(int(s)), "dur": Decimal(int(e - s))}
             for s, e, lane in zip(start, end, found.tolist(), strict=True)

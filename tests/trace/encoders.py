@@ -6,9 +6,15 @@ import csv
 import io
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
+
+from instrument.trace.events import Problem
+from instrument.trace.text import Losses
+
+T = TypeVar("T")
 
 EPOCH_NS = 1_778_000_000_000_000_000
 
@@ -125,3 +131,9 @@ def damaged(data: bytes, rng: np.random.Generator, rounds: int) -> Iterator[byte
             broken[place : place + int(rng.integers(0, 9))] = piece * int(rng.integers(1, 3))
         yield bytes(broken)
         yield rng.bytes(int(rng.integers(0, 200)))
+
+
+def parsed(parse: Callable[..., T], data: bytes | memoryview, file: str = "f", *more: Any) -> tuple[T, list[Problem]]:
+    """What a parser finds in the bytes of a file, and what it could not read."""
+    losses = Losses(file)
+    return parse(data, losses, *more), losses.problems()

@@ -6,6 +6,11 @@ import json
 import struct
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from instrument.trace.events import MISSING, Integers
+from instrument.trace.step_traces import StepTrace
+
 #: An input (0) or output (1), its format and data type as codes, and its dimensions.
 Tensor = tuple[int, int, int, Sequence[int]]
 
@@ -126,3 +131,15 @@ def info_json(mhz: object = "100") -> bytes:
 
 def start_info(epoch_us: int, monotonic_ns: int) -> bytes:
     return json.dumps({"collectionTimeBegin": str(epoch_us), "clockMonotonicRaw": str(monotonic_ns)}).encode()
+
+
+def step_rows(trace: StepTrace) -> Integers:
+    """The steps with forward and backward marks as step traces have always shown them, in cycles.
+
+    Columns: step number, start, end, total, forward start, backward end, iteration interval, forward and backward,
+    tail. Only these steps have a row, but each has its number.
+    """
+    steps = trace.steps[(trace.steps["forward"] != MISSING) & (trace.steps["backward"] != MISSING)]
+    start, forward, backward, end = (steps[name] for name in ("start", "forward", "backward", "end"))
+    parts = (end - start, forward, backward, forward - start, backward - forward, end - backward)
+    return np.stack((steps["step"], start, end, *parts), axis=1)

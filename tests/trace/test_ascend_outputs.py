@@ -12,6 +12,7 @@ from tests.trace.encoders import (
     decimal,
     memory_usage,
     op_range,
+    parsed,
     table,
 )
 
@@ -42,7 +43,7 @@ def test_kernel_details() -> None:
         kernel("x, y", EPOCH_NS, "3", "AI_VECTOR_CORE", "N/A"),
         kernel("hcom", EPOCH_NS + 1, "2.001", "HCCL", "N/A", "N/A"),
     ]
-    found = ascend_outputs.kernel_details(table(KERNELS, rows), "f")
+    found, problems = parsed(ascend_outputs.kernel_details, table(KERNELS, rows))
     assert found.operators == [
         Operator("Default/fc/Mul-op1", "Mul-op1", "Mul", "AI Core", "1,3;3,3"),
         Operator("x, y", "x, y", "Mul", "AI Core"),
@@ -53,7 +54,7 @@ def test_kernel_details() -> None:
         (EPOCH_NS + 1, 2001, 2, 16, -1, 4),
         (EPOCH_NS + 37, 1420, 0, 16, 7, 4),
     ]
-    assert found.problems == [Problem("f", "cells of Task ID that say N/A", 1)]
+    assert problems == [Problem("f", "cells of Task ID that say N/A", 1)]
 
 
 def test_kernels_without_times_are_counted() -> None:
@@ -64,9 +65,9 @@ def test_kernels_without_times_are_counted() -> None:
         kernel("a", EPOCH_NS, "1e3"),
         kernel("a", EPOCH_NS, "-3"),
     ]
-    found = ascend_outputs.kernel_details(table(KERNELS, rows), "f")
+    found, problems = parsed(ascend_outputs.kernel_details, table(KERNELS, rows))
     assert found.executions["duration_ns"].tolist() == [10**6, -3000]
-    assert [problem.amount for problem in found.problems] == [1, 1]
+    assert [problem.amount for problem in problems] == [1, 1]
 
 
 def test_a_cell_without_end() -> None:
@@ -74,9 +75,9 @@ def test_a_cell_without_end() -> None:
     good = [kernel(f"k{number}", EPOCH_NS + number, "1") for number in range(3000)]
     data = table(KERNELS, good)
     broken = data.replace(b"k5,", b'"k5,', 1)
-    found = ascend_outputs.kernel_details(broken, "f")
+    found, problems = parsed(ascend_outputs.kernel_details, broken)
     assert 5 <= len(found.executions) < 3000
-    assert sum(problem.amount for problem in found.problems) >= 1
+    assert sum(problem.amount for problem in problems) >= 1
 
 
 def test_sums_of_types() -> None:
@@ -92,9 +93,11 @@ def test_sums_of_types() -> None:
         "Max Time(us)",
         "Ratio(%)",
     ]
-    found = ascend_outputs.op_statistic(table(heading, [[0, "Mul", "AI_CORE", 3, "6.5", "1", "2", "N/A", "50"]]), "f")
+    found = parsed(
+        ascend_outputs.op_statistic, table(heading, [[0, "Mul", "AI_CORE", 3, "6.5", "1", "2", "N/A", "50"]])
+    )[0]
     assert found.operators == [Operator("", "", "Mul", "AI Core")]
-    assert found.totals.tolist() == [(0, 3, 6500, 1000, -1)]
+    assert found.rows.tolist() == [(0, 3, 6500, 1000, -1)]
 
 
 def test_times_of_steps() -> None:
@@ -111,18 +114,20 @@ def test_times_of_steps() -> None:
         "Bubble",
         "Preparing",
     ]
-    found = ascend_outputs.step_trace_time(table(heading, [[0, "", "1.5", "2", "3", "5", "4", "6", "7", "8"]]), "f")
-    assert found.rows.tolist() == [(-1, 1500, 5000, 3000, 2000, 4000, 6000, 7000, 8000)]
-    assert [one.what for one in found.problems] == ["cells of Step that say N/A"]
+    found, problems = parsed(
+        ascend_outputs.step_trace_time, table(heading, [[0, "", "1.5", "2", "3", "5", "4", "6", "7", "8"]])
+    )
+    assert found.tolist() == [(-1, 1500, 5000, 3000, 2000, 4000, 6000, 7000, 8000)]
+    assert [one.what for one in problems] == ["cells of Step that say N/A"]
 
 
 def test_columns_that_contradict_each_other_are_told() -> None:
     """The value of the file stays; columns that differ by rounding agree."""
     heading = ["Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Communication"]
     rows = [[1, "10", "80", "5", "15"], [2, "10", "10.001", "5", "15"]]
-    found = ascend_outputs.step_trace_time(table(heading, rows), "f")
-    assert found.rows["overlapped_ns"].tolist() == [5000, 5000]
-    assert [(one.what, one.amount) for one in found.problems] == [
+    found, problems = parsed(ascend_outputs.step_trace_time, table(heading, rows))
+    assert found["overlapped_ns"].tolist() == [5000, 5000]
+    assert [(one.what, one.amount) for one in problems] == [
         ("steps whose columns of communication contradict each other", 1)
     ]
 
@@ -142,18 +147,8 @@ def test_memory_of_the_device() -> None:
         ["MindSpore+GE", "5.001", "2.5", "4", "N/A", "NPU:0"],
         ["MindSpore+GE", "3", "1", "1", "1", "NPU:0"],
     ]
-    found = ascend_outputs.memory_record(table(heading, rows), "f")
-    assert found.samples.tolist() == [(3000, 1024000, 1024000, 1024000), (5001, 2560000, 4096000, -1)]
-
-
-def test_memory_of_operators() -> None:
-    """What was not released has no duration."""
-    heading = ["Name", "Size(KB)", "Allocation Time(us)", "Release Time(us)", "Duration(us)"]
-    found = ascend_outputs.operator_memory(
-        table(heading, [["a,b", "0.5", "1.001", "2", "0.999"], ["c", "1", "2", "N/A", "N/A"]]), "f"
-    )
-    assert found.names == ["a,b", "c"]
-    assert found.allocations.tolist() == [(1001, 999, 0, 512), (2000, -1, 1, 1024)]
+    found = parsed(ascend_outputs.memory_record, table(heading, rows))[0]
+    assert found.tolist() == [(3000, 1024000, 1024000, 1024000), (5001, 2560000, 4096000, -1)]
 
 
 LEGACY = [
@@ -180,11 +175,11 @@ def test_the_legacy_step_trace() -> None:
         ["-", 150, 260, 110, 110, 150, 5, 20, 25, 5, 160, 165],
         [3, "x", 320, 120, 1, 2, 0, 0, 0, 0, 0, 0],
     ]
-    found = ascend_outputs.step_trace_raw(table(LEGACY, rows), "f")
+    found, problems = parsed(ascend_outputs.step_trace_raw, table(LEGACY, rows))
     assert found.steps.tolist() == [(1, 1000, 1100, 1500, 2000, -1), (2, 2000, -1, -1, 3200, -1)]
     assert found.names == ["0_AllReduce-op1"]
     assert found.reduces.tolist() == [(1, 20, 0, 1600, 50)]
-    assert {problem.what: problem.amount for problem in found.problems} == {
+    assert {problem.what: problem.amount for problem in problems} == {
         "cells of start_point that hold no number": 1,
         "cells of fp_point that say N/A": 1,
         "cells of bp_point that say N/A": 1,
@@ -195,21 +190,21 @@ def test_the_legacy_step_trace() -> None:
 def test_ranges_of_the_framework() -> None:
     """The full name where there is one; a record that is cut off is counted."""
     data = op_range(100, 250, "Default/Mul", step=3) + op_range(5, 5, "moment") + op_range(9, 5, "back")
-    found = tlv.op_ranges(data + b"\x01\x00\xff\xff", "f")
+    found, problems = parsed(tlv.op_ranges, data + b"\x01\x00\xff\xff")
     assert found.names == ["Default/Mul", "moment"]
-    assert found.ranges.tolist() == [(100, 250, 0, 5, 42, 3, 0, 0), (5, 5, 1, 5, 42, 1, 0, 0)]
-    assert found.problems == [
+    assert found.rows.tolist() == [(100, 250, 0, 5, 42, 3, 0, 0), (5, 5, 1, 5, 42, 1, 0, 0)]
+    assert problems == [
         Problem("f", "ranges with impossible times or thread", 1),
         Problem("f", "bytes of a record that is cut off", 4),
     ]
     for length in range(len(data)):
-        assert len(tlv.op_ranges(data[:length], "f").ranges) <= 2
+        assert len(parsed(tlv.op_ranges, data[:length])[0].rows) <= 2
 
 
 def test_memory_of_the_framework() -> None:
     """Samples come by time."""
-    found = tlv.memory_usage(memory_usage(9, 100, 300, 20) + memory_usage(5, 1, 2), "f")
-    assert found.samples.tolist() == [(5, 1, 2, 1), (9, 100, 300, 120)]
+    found = parsed(tlv.memory_usage, memory_usage(9, 100, 300, 20) + memory_usage(5, 1, 2))[0]
+    assert found.tolist() == [(5, 1, 2, 1), (9, 100, 300, 120)]
 
 
 def test_hostile_files(rng: np.random.Generator) -> None:
@@ -225,9 +220,8 @@ def test_hostile_files(rng: np.random.Generator) -> None:
                 ascend_outputs.op_statistic,
                 ascend_outputs.step_trace_time,
                 ascend_outputs.memory_record,
-                ascend_outputs.operator_memory,
                 ascend_outputs.step_trace_raw,
                 tlv.op_ranges,
                 tlv.memory_usage,
             ):
-                parse(broken, "f")
+                parsed(parse, broken)

@@ -13,13 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.trace import aicpu, ascend, clocks, hwts, queues, training_trace, ts_track
+from instrument.trace import ascend, clocks, data_preprocess, hwts
 from instrument.trace import framework_desc as framework
+from instrument.trace.ascend_executions import OperatorMap
 from instrument.trace.events import AI_CPU, MISSING, Capture
-from instrument.trace.operator_map import OperatorMap
 from instrument.trace.records import records
-from instrument.trace.step_points import StepTrace
+from instrument.trace.step_traces import (
+    MARK,
+    TRAINING_RECORD,
+    TS_RECORD,
+    StepTrace,
+    end_tag_of,
+    training_trace,
+    ts_track,
+)
 from instrument.trace.text import Losses
+from tests.trace import encoders_ascend as encode
 
 TRACES = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "traces"
 
@@ -178,7 +187,7 @@ TRAINING = [
 def legacy_table(trace: StepTrace, points: dict[int, str], kind_of: Any) -> list[dict[str, int]]:
     """The rows of the legacy csv file, whose columns are those of the first one."""
     table = []
-    for row in trace.rows().tolist():
+    for row in encode.step_rows(trace).tolist():
         line = dict(zip(BASE, row, strict=True))
         for reduce in trace.reduces[trace.reduces["step"] == row[0]]:
             kind = (
@@ -202,14 +211,14 @@ def test_training_trace(job: str, values: str, device: int, kind_of: Any) -> Non
     """Records, tags, steps, communications and means."""
     want, losses = expected(values), Losses("training_trace")
     data = file(job, "training_trace")
-    raw, found = records(data, training_trace.RECORD, losses), training_trace.decode(data, Losses("again"))
-    assert (want["record_size"], want["records"]) == (training_trace.RECORD.itemsize, len(raw))
+    raw, found = records(data, TRAINING_RECORD, losses), training_trace(data, Losses("again"))
+    assert (want["record_size"], want["records"]) == (TRAINING_RECORD.itemsize, len(raw))
     assert lost(losses).get(LEFT_OVER, 0) == want["trailing_bytes"]
-    assert training_trace.end_tag_of(raw["tag"]) == want["end_tag"]
+    assert end_tag_of(raw["tag"]) == want["end_tag"]
     for column, counts in (("tag", "tag_counts"), ("stream", "stream_counts")):
         assert {str(key): count for key, count in Counter(raw[column].tolist()).items()} == want[counts]
     assert bool(np.all(np.diff(raw["cycles"]) >= 0)) == want["time_ordered"]
-    rows = found.rows()
+    rows = encode.step_rows(found)
     assert digest(rows) == want["sha256_base_le_i64"]
     assert rows.tolist() == want["base_rows"]
     assert len(rows) == want["steps"]
@@ -256,23 +265,25 @@ def test_a_communication_inside_its_step() -> None:
 def test_ts_track() -> None:
     """Kinds of records, steps, communications and means."""
     want, losses = expected("synth_ts_track"), Losses("ts_track")
-    found = ts_track.decode(file("synth_ts_track", "ts_track"), losses)
-    assert (want["record_size"], want["records"]) == (ts_track.RECORD.itemsize, sum(found.kind_counts.values()))
+    data = file("synth_ts_track", "ts_track")
+    raw, found = records(data, TS_RECORD, losses), ts_track(data, Losses("again"))
+    kinds = Counter(raw["kind"].tolist())
+    assert (want["record_size"], want["records"]) == (TS_RECORD.itemsize, len(raw))
     assert lost(losses)[LEFT_OVER] == want["trailing_bytes"]
-    assert {str(kind): count for kind, count in found.kind_counts.items()} == want["rpt_type_counts"]
-    assert found.kind_counts[ts_track.MARK] == want["step_trace_records"]
-    rows, reduces = found.trace.rows(), found.trace.reduces
+    assert {str(kind): count for kind, count in kinds.items()} == want["rpt_type_counts"]
+    assert kinds[MARK] == want["step_trace_records"]
+    rows, reduces = encode.step_rows(found), found.reduces
     assert rows.tolist() == [[row[name] for name in BASE] for row in want["rows"]]
     cycles = [(reduces["end"] - reduces["start"])[reduces["step"] == row[0]].tolist() for row in rows]
     assert cycles == [row["reduce_cycles"] for row in want["rows"]]
     assert {name: mean(rows[:, place].tolist()) for place, name in enumerate(BASE) if place} == want["average_all_rows"]
-    assert len(capture("synth_ts_track", 0).steps) == len(found.trace.steps) == 15
+    assert len(capture("synth_ts_track", 0).steps) == len(found.steps) == 15
 
 
 def test_ai_cpu_text_of_tasks_alone() -> None:
     """The real job names none of its tasks."""
     want, losses = expected("ascend2020_widedeep_text_files")["aicpu"], Losses("aicpu")
-    found = aicpu.decode(file("ascend2020_widedeep", "DATA_PREPROCESS.dev.AICPU."), losses)
+    found = data_preprocess.ai_cpu(file("ascend2020_widedeep", "DATA_PREPROCESS.dev.AICPU."), losses)
     names = [
         "thread",
         "device",
@@ -284,7 +295,7 @@ def test_ai_cpu_text_of_tasks_alone() -> None:
         "dispatch_us",
         "total_us",
     ]
-    rows = np.stack([found.tasks[name] for name in names], 1)
+    rows = np.stack([found.rows[name] for name in names], 1)
     assert (len(rows), lost(losses), found.names) == (want["records"], {}, [])
     assert (rows[0].tolist(), rows[-1].tolist()) == (want["first"], want["last"])
     assert digest(rows) == want["sha256_rows_le_i64"]
@@ -299,16 +310,16 @@ def test_ai_cpu_text_of_tasks_alone() -> None:
 def test_ai_cpu_text_of_named_tasks() -> None:
     """The table that the legacy tools make of it."""
     want = expected("ascend2020_aicpu_text")
-    found = aicpu.decode(file("ascend2020_aicpu_text", "DATA_PREPROCESS"), Losses("aicpu"))
+    found = data_preprocess.ai_cpu(file("ascend2020_aicpu_text", "DATA_PREPROCESS"), Losses("aicpu"))
     rows = []
-    for number, task in enumerate(found.tasks, 1):
+    for number, task in enumerate(found.rows, 1):
         name = framework.type_of(found.names[task["operator"]])
         times = float(task["total_us"] / 1000), float(task["dispatch_us"] / 1000)
         rows.append([number, name, *times, int(task["run_start_us"]), int(task["run_end_us"])])
     assert rows == want["rows"]
-    assert found.tasks["total_us"].sum() / 1000 == want["total_ms"]
-    assert (found.tasks["run_end_us"] - found.tasks["run_start_us"]).tolist() == want["run_duration_us"]
-    times = found.tasks[["compute_start_us", "memcpy_start_us", "memcpy_end_us"]]
+    assert found.rows["total_us"].sum() / 1000 == want["total_ms"]
+    assert (found.rows["run_end_us"] - found.rows["run_start_us"]).tolist() == want["run_duration_us"]
+    times = found.rows[["compute_start_us", "memcpy_start_us", "memcpy_end_us"]]
     assert times[2].tolist() == tuple(want["extra_times_row3_us"].values())
     executions = capture("ascend2020_aicpu_text", 0).executions
     assert sorted(executions["duration_ns"].tolist()) == sorted(1000 * us for us in want["run_duration_us"])
@@ -317,16 +328,16 @@ def test_ai_cpu_text_of_named_tasks() -> None:
 def test_ai_cpu_records() -> None:
     """The table that MindSpore makes of it."""
     want, losses = expected("rebuilt_aicpu_binary"), Losses("aicpu")
-    found = aicpu.decode(file("rebuilt_aicpu_binary", "DATA_PREPROCESS"), losses)
-    assert (want["record_size"], want["records"]) == (aicpu.RECORD.itemsize, len(found.tasks))
+    found = data_preprocess.ai_cpu(file("rebuilt_aicpu_binary", "DATA_PREPROCESS"), losses)
+    assert (want["record_size"], want["records"]) == (data_preprocess.AI_CPU_RECORD.itemsize, len(found.rows))
     rows = []
-    for number, task in enumerate(found.tasks, 1):
+    for number, task in enumerate(found.rows, 1):
         name = want["op_of_stream_task"][f"{task['stream']}_{task['task']}"]
         us = task["total_us"], task["dispatch_us"], task["run_end_us"] - task["run_start_us"]
         cycles = task["run_start_cycles"], task["run_end_cycles"]
         rows.append([number, name, *(float(one / 1000) for one in us), *(float(one / 100) for one in cycles)])
     assert rows == want["rows"]
-    assert found.tasks["total_us"].sum() / 1000 == want["total_ms"]
+    assert found.rows["total_us"].sum() / 1000 == want["total_ms"]
     executions = capture("rebuilt_aicpu_binary", 0).executions
     assert (executions["start_ns"] / 1000).tolist() == [row[5] for row in want["rows"]]
 
@@ -334,9 +345,9 @@ def test_ai_cpu_records() -> None:
 def test_the_queue_of_the_host() -> None:
     """TDT of the real job."""
     want, losses = expected("ascend2020_widedeep_text_files")["tdt"], Losses("tdt")
-    found = queues.pushes(file("ascend2020_widedeep", "DATA_PREPROCESS.dev.TDT"), losses)
-    rows = np.stack([found.elements[name] for name in ("time_us", "index", "size")], 1)
-    assert (len(rows), found.names, lost(losses)) == (want["records"], [want["source"]], {})
+    found = data_preprocess.pushes(file("ascend2020_widedeep", "DATA_PREPROCESS.dev.TDT"), losses)
+    rows = np.stack([found[name] for name in ("time_us", "index", "size")], 1)
+    assert (len(rows), lost(losses)) == (want["records"], {})
     assert (rows[0].tolist(), rows[-1].tolist()) == (want["first"], want["last"])
     assert digest(rows) == want["sha256_rows_le_i64"]
     assert (np.count_nonzero(rows[:, 2] == 0), rows[:, 2].max()) == (want["empty_queue"], want["size_max"])
@@ -349,12 +360,12 @@ def test_the_fetches_of_the_device() -> None:
     """AICPUMI in both orders, and the table made of it."""
     want, job = expected("synth_aicpumi_text"), files("synth_aicpumi_text")
     for key, name in (("old_order", "DATA_PREPROCESS.dev.AICPUMI.0"), ("new_order", "DATA_PREPROCESS.AICPUMI.0")):
-        found = queues.fetches(job[name], Losses("aicpumi"))
-        assert [[found.names[node], start, end, size] for start, end, size, node in found.fetches.tolist()] == want[key]
-    table = queues.fetch_table(file("minddata_ascend2021_small", "minddata_aicpu"), Losses("table"))
+        found = data_preprocess.fetches(job[name], Losses("aicpumi"))
+        assert found.tolist() == [tuple(times_and_size) for _, *times_and_size in want[key]]
+    table = data_preprocess.fetch_table(file("minddata_ascend2021_small", "minddata_aicpu"), Losses("table"))
     want = expected("minddata_ascend2021_small")["get_next"]
-    assert table.fetches["size"].tolist() == want["queue"]
-    assert ((table.fetches["end_us"] - table.fetches["start_us"]) / 1000).tolist() == want["cost_ms"]
+    assert table["size"].tolist() == want["queue"]
+    assert ((table["end_us"] - table["start_us"]) / 1000).tolist() == want["cost_ms"]
 
 
 def test_framework_text_of_the_real_job() -> None:

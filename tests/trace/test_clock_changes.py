@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from instrument.trace.clock_changes import Change, changes, undone
 from instrument.trace.events import SPAN_STEP
 from instrument.trace.load import captures
+from instrument.trace.marks import Change, changes, undone
 from tests.trace.encoders import EPOCH_NS, mark, timestamps
 
 S = 10**9

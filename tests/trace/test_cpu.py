@@ -7,12 +7,19 @@ import time
 import numpy as np
 import pytest
 
-from instrument.trace import cpu, timestamps
-from instrument.trace.events import Operator, Problem
-from tests.trace.encoders import EPOCH_NS, damaged, framework, table
+from instrument.trace import cpu
+from instrument.trace.events import Operator, OperatorRows, Problem
+from instrument.trace.text import Losses
+from tests.trace.encoders import EPOCH_NS, damaged, framework, parsed, table
 from tests.trace.encoders import timestamps as encode
 
 DENSE, BIAS = "Default/network/fc-Dense/MatMul-op0", "Gradients/Default/network/fc-Dense/BiasAddGrad-op12"
+
+
+def shaped(executions: bytes, lines: bytes) -> tuple[OperatorRows, list[Problem]]:
+    losses = Losses("g")
+    found = cpu.with_shapes(parsed(cpu.executions, executions)[0], cpu.framework(lines, losses), losses)
+    return found, losses.problems()
 
 
 def test_executions_are_exact_and_in_order() -> None:
@@ -21,51 +28,51 @@ def test_executions_are_exact_and_in_order() -> None:
         {DENSE: [(EPOCH_NS + 100, 0.015393, 0), (EPOCH_NS + 937, 5.4e-05, 3)], BIAS: [(EPOCH_NS + 101, 1e3, 1)]}
     )
 
-    found = cpu.executions(data, "f")
+    found, problems = parsed(cpu.executions, data)
 
     assert found.operators == [
         Operator(DENSE, "MatMul-op0", "MatMul", "CPU"),
         Operator(BIAS, "BiasAddGrad-op12", "BiasAddGrad", "CPU"),
     ]
-    assert found.executions.tolist() == [
+    assert found.rows.tolist() == [
         (EPOCH_NS + 100, 15393, 0, 0, -1, -1),
         (EPOCH_NS + 101, 10**9, 1, 1, -1, -1),
         (EPOCH_NS + 937, 54, 0, 3, -1, -1),
     ]
-    assert found.problems == []
+    assert problems == []
 
 
 def test_names_of_any_kind() -> None:
     """Names may hold commas, quotes, blanks, semicolons and other alphabets; PyNative's have no scope."""
     names = ["Conv2D,op", 'a"b', "x y z", "a;b;c", "算子/Add-op1", "MatMul", "</script>"]
-    found = cpu.executions(encode({name: [(EPOCH_NS, 0.5, 0)] for name in names}), "f")
+    found, problems = parsed(cpu.executions, encode({name: [(EPOCH_NS, 0.5, 0)] for name in names}))
     assert [operator.full_name for operator in found.operators] == names
     assert [operator.type for operator in found.operators][-3:] == ["Add", "MatMul", "script>"]
-    assert found.executions["duration_ns"].tolist() == [500_000] * len(names)
-    assert not found.problems
+    assert found.rows["duration_ns"].tolist() == [500_000] * len(names)
+    assert not problems
 
 
 def test_a_file_that_breaks_off_is_told_wherever_that_is() -> None:
     """Behind a blank it is cut as well: a whole file ends with a line's end."""
     whole = encode({"A": [(EPOCH_NS, 1.0, 0), (EPOCH_NS + 10**7, 1.0, 0)], "B": [(EPOCH_NS, 1.0, 0)]})
-    assert cpu.executions(whole, "f").problems == []
+    assert parsed(cpu.executions, whole)[1] == []
     for end in range(1, len(whole)):
-        found = cpu.executions(whole[:end], "f")
-        assert found.problems or whole[end - 1 : end] == b"\n", end
-        assert len(found.executions) < 3 or end >= len(whole) - 1
+        found, problems = parsed(cpu.executions, whole[:end])
+        assert problems or whole[end - 1 : end] == b"\n", end
+        assert len(found.rows) < 3 or end >= len(whole) - 1
 
 
 def test_older_files_have_no_thread() -> None:
     """Without the third item the thread is missing."""
-    found = cpu.executions(encode({"Mul": [(123456, 0.5), (123457, 0.25)]}), "f")
-    assert found.executions["stream"].tolist() == [-1, -1]
-    assert found.executions["duration_ns"].tolist() == [500_000, 250_000]
+    found = parsed(cpu.executions, encode({"Mul": [(123456, 0.5), (123457, 0.25)]}))[0]
+    assert found.rows["stream"].tolist() == [-1, -1]
+    assert found.rows["duration_ns"].tolist() == [500_000, 250_000]
 
 
 def test_long_durations_keep_their_digits() -> None:
     """More digits than a float64 holds are taken as decimal numbers."""
-    found = cpu.executions(b"Mul;HostCpuOps;1,123456789012.345678,0 \n", "f")
-    assert found.executions["duration_ns"].tolist() == [123456789012345678]
+    found = parsed(cpu.executions, b"Mul;HostCpuOps;1,123456789012.345678,0 \n")[0]
+    assert found.rows["duration_ns"].tolist() == [123456789012345678]
 
 
 @pytest.mark.parametrize(
@@ -91,43 +98,43 @@ def test_long_durations_keep_their_digits() -> None:
 def test_what_cannot_be_read_is_counted(item: str) -> None:
     """One odd execution costs itself and nothing else."""
     data = f"Mul;HostCpuOps;7,0.001,0 {item} 8,0.002,0 \n".encode()
-    found = cpu.executions(data, "f")
-    assert found.executions["start_ns"].tolist() == [7, 8]
-    assert found.executions["duration_ns"].tolist() == [1000, 2000]
-    assert found.problems == [Problem("f", "executions that cannot be read", 1)]
+    found, problems = parsed(cpu.executions, data)
+    assert found.rows["start_ns"].tolist() == [7, 8]
+    assert found.rows["duration_ns"].tolist() == [1000, 2000]
+    assert problems == [Problem("f", "executions that cannot be read", 1)]
 
 
 def test_lines_of_other_forms_are_counted() -> None:
     """Their bytes are told; empty lines are none."""
-    found = cpu.executions(b"hello world\n\n;;\nMul;HostCpuOps;7,0.001,0 \nMul;Other;7,1,0 \n", "f")
-    assert len(found.executions) == 1
-    assert found.problems == [Problem("f", "bytes of lines that hold no executions", 11 + 2 + 15)]
+    found, problems = parsed(cpu.executions, b"hello world\n\n;;\nMul;HostCpuOps;7,0.001,0 \nMul;Other;7,1,0 \n")
+    assert len(found.rows) == 1
+    assert problems == [Problem("f", "bytes of lines that hold no executions", 11 + 2 + 15)]
 
 
 def test_the_last_execution_of_a_cut_file_is_left_out() -> None:
     """Its duration might have had more digits: wherever a file is cut, no execution has another duration."""
     data = encode({DENSE: [(100, 0.015393, 0), (200, 0.25, 0)], "Mul": [(300, 12.3456, 0)]})
-    whole = {tuple(row) for row in cpu.executions(data, "f").executions[["start_ns", "duration_ns"]].tolist()}
+    whole = {tuple(row) for row in parsed(cpu.executions, data)[0].rows[["start_ns", "duration_ns"]].tolist()}
     for length in range(len(data)):
-        found = cpu.executions(data[:length], "f")
-        rows = {tuple(row) for row in found.executions[["start_ns", "duration_ns"]].tolist()}
+        found, problems = parsed(cpu.executions, data[:length])
+        rows = {tuple(row) for row in found.rows[["start_ns", "duration_ns"]].tolist()}
         assert rows <= whole
         lost = data[:length].rstrip() != data[:length].rstrip(b" \n") or not data[:length].endswith((b" ", b"\n", b";"))
-        assert not (lost and length) or found.problems
+        assert not (lost and length) or problems
 
 
 def test_pieces_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that is taken in pieces gives what it gives in one."""
     data = encode({"Mul": [(place, place / 1000, 0) for place in range(1, 500)]})
-    whole = cpu.executions(data, "f")
+    whole, problems = parsed(cpu.executions, data)
     for size in (1, 7, 30, 64, 1000):
-        monkeypatch.setattr(timestamps, "PIECE_BYTES", size)
-        found = cpu.executions(memoryview(data), "f")
+        monkeypatch.setattr(cpu, "PIECE_BYTES", size)
+        found, problems = parsed(cpu.executions, memoryview(data))
         if size >= 30:
-            np.testing.assert_array_equal(found.executions, whole.executions)
-            assert found.problems == []
+            np.testing.assert_array_equal(found.rows, whole.rows)
+            assert problems == []
         else:
-            assert found.problems
+            assert problems
 
 
 def test_shapes_are_those_of_the_same_execution() -> None:
@@ -135,9 +142,9 @@ def test_shapes_are_those_of_the_same_execution() -> None:
     names = {"Default/a/MatMul-op0": [(10, 1.0, 0), (30, 1.0, 0)], "Default/b/MatMul-op0": [(20, 1.0, 0), (40, 1.0, 0)]}
     lines = [("MatMul-op0", [shape, "NoShape"]) for shape in ("[2, 3]", "[4]", "[2, 3]", "[5]")]
 
-    found = cpu.with_shapes(cpu.executions(encode(names), "f"), cpu.framework(framework(lines), "g"))
+    found, problems = shaped(encode(names), framework(lines))
 
-    of = [found.operators[row] for row in found.executions["operator"].tolist()]
+    of = [found.operators[row] for row in found.rows["operator"].tolist()]
     assert [(operator.full_name[8], operator.shapes) for operator in of] == [
         ("a", "[2, 3];NoShape"),
         ("b", "[4];NoShape"),
@@ -145,32 +152,33 @@ def test_shapes_are_those_of_the_same_execution() -> None:
         ("b", "[5];NoShape"),
     ]
     assert len(found.operators) == 3
-    assert found.problems == []
+    assert problems == []
 
 
 def test_lines_without_a_name_say_nothing() -> None:
     """PyNative writes them: operators without a scope then have no shapes, and nothing is amiss."""
     names = {"MatMul": [(10, 1.0, 0)], "Default/BiasAdd-op0": [(20, 1.0, 0)]}
-    shapes = cpu.framework(framework([("", []), ("BiasAdd-op0", ["[3, 8]", "[8]"]), ("", [])]), "g")
-    found = cpu.with_shapes(cpu.executions(encode(names), "f"), shapes)
+    found, problems = shaped(encode(names), framework([("", []), ("BiasAdd-op0", ["[3, 8]", "[8]"]), ("", [])]))
     assert [operator.shapes for operator in found.operators] == ["", "[3, 8];[8]"]
-    assert found.problems == []
+    assert problems == []
 
 
 def test_uncertain_shapes_are_counted() -> None:
     """Lines that are fewer than the executions say their shape only where they all have the same."""
     names = {"Mul-op0": [(10, 1.0, 0), (20, 1.0, 0), (30, 1.0, 0)], "Add-op0": [(11, 1.0, 0), (12, 1.0, 0)]}
-    shapes = cpu.framework(framework([("Mul-op0", ["[1]"]), ("Mul-op0", ["[2]"]), ("Add-op0", ["[9]"])]), "g")
-    found = cpu.with_shapes(cpu.executions(encode(names), "f"), shapes)
+    lines = framework([("Mul-op0", ["[1]"]), ("Mul-op0", ["[2]"]), ("Add-op0", ["[9]"])])
+    found, problems = shaped(encode(names), lines)
     assert {operator.name: operator.shapes for operator in found.operators} == {"Mul-op0": "", "Add-op0": "[9]"}
-    assert found.problems == [Problem("g", "executions whose shapes are not certain", 3)]
+    assert problems == [Problem("g", "executions whose shapes are not certain", 3)]
 
 
 def test_a_cut_framework_file() -> None:
     """The cut line and those of another form are counted."""
-    shapes = cpu.framework(b"odd\n" + framework([("Mul-op0", ["[1]"])]) + b"Mul;Mul-op0;1;input_1:[1", "g")
+    shapes, problems = parsed(
+        cpu.framework, b"odd\n" + framework([("Mul-op0", ["[1]"])]) + b"Mul;Mul-op0;1;input_1:[1", "g"
+    )
     assert len(shapes.rows) == 1
-    assert shapes.problems == [Problem("g", "the last line is cut off", 1), Problem("g", "lines of another form", 1)]
+    assert problems == [Problem("g", "the last line is cut off", 1), Problem("g", "lines of another form", 1)]
 
 
 HEADING = ["op_side", "op_type", "op_name", "full_op_name", "op_occurrences", "op_total_time(ms)", "op_avg_time(ms)"]
@@ -180,19 +188,19 @@ def test_sums_of_the_source() -> None:
     """Names with commas, quotes and line feeds stay in their column."""
     names = ["Conv2D,op", 'a""b', "x\ny", "plain"]
     data = table(HEADING, [["Host", "Mul", "Mul-op0", name, 40, 0.072839, 1] for name in names])
-    found = cpu.totals(data, "f")
+    found, problems = parsed(cpu.totals, data)
     assert [operator.full_name for operator in found.operators] == names
-    assert found.totals.tolist() == [(row, 40, 72839, -1, -1) for row in range(4)]
-    assert found.problems == []
+    assert found.rows.tolist() == [(row, 40, 72839, -1, -1) for row in range(4)]
+    assert problems == []
 
 
 def test_cells_that_hold_no_number_are_counted() -> None:
     """N/A and what is no number are told apart; their rows are in no sum, and the others are."""
     cells = ["1.5", "", "N/A", "1e3", "1,234.5", "x", "nan"]
     data = table(HEADING, [["Host", "Mul", "m", "m", 1, cell, 1] for cell in cells])
-    found = cpu.totals(data, "f")
-    assert found.totals["total_ns"].tolist() == [1_500_000, 1_000_000_000]
-    assert found.problems == [
+    found, problems = parsed(cpu.totals, data)
+    assert found.rows["total_ns"].tolist() == [1_500_000, 1_000_000_000]
+    assert problems == [
         Problem("f", "cells of op_total_time(ms) that say N/A", 2),
         Problem("f", "cells of op_total_time(ms) that hold no number", 3),
     ]
@@ -203,10 +211,10 @@ def test_rows_of_other_lengths_and_missing_columns() -> None:
     data = (
         table(HEADING, []) + b"Host,Mul,Mul-op0,a,b,1,2,3\nHost,Mul\n" + table(["Host", "Mul", "m", "m", 1, 2, 3], [])
     )
-    found = cpu.totals(data, "f")
-    assert found.totals["total_ns"].tolist() == [2_000_000]
-    assert found.problems == [Problem("f", "rows with too few or too many cells", 2)]
-    assert cpu.totals(b"a,b\n1,2\n", "f").problems == [
+    found, problems = parsed(cpu.totals, data)
+    assert found.rows["total_ns"].tolist() == [2_000_000]
+    assert problems == [Problem("f", "rows with too few or too many cells", 2)]
+    assert parsed(cpu.totals, b"a,b\n1,2\n")[1] == [
         Problem("f", "no column op_type nor op_occurrences: bytes not read", 8)
     ]
 
@@ -215,9 +223,9 @@ def test_memory() -> None:
     """Sizes and times are whole numbers; what is absent is missing."""
     heading = ["Timestamp(ns)", "Total Allocated(Byte)", "Total Reserved(Byte)", "Total Active(Byte)"]
     data = table(heading, [[EPOCH_NS, 512, 2**30, 512], [EPOCH_NS + 1, 1024, "N/A", 7], ["", 1, 2, 3]])
-    found = cpu.memory(data, "f")
-    assert found.samples.tolist() == [(EPOCH_NS, 512, 2**30, 512), (EPOCH_NS + 1, 1024, -1, 7)]
-    assert [problem.amount for problem in found.problems] == [1, 1]
+    found, problems = parsed(cpu.memory, data)
+    assert found.tolist() == [(EPOCH_NS, 512, 2**30, 512), (EPOCH_NS + 1, 1024, -1, 7)]
+    assert [problem.amount for problem in problems] == [1, 1]
 
 
 def test_hostile_files(rng: np.random.Generator) -> None:
@@ -227,23 +235,23 @@ def test_hostile_files(rng: np.random.Generator) -> None:
     sums = table(HEADING, [["Host", "Mul", "m", 'a"b', 1, 2.5, 3]] * 2)
     for data in (raw, lines, sums):
         for broken in damaged(data, rng, 150):
-            found = cpu.with_shapes(cpu.executions(broken, "f"), cpu.framework(broken, "g"))
-            assert (found.executions["operator"] < max(len(found.operators), 1)).all()
-            cpu.totals(broken, "f")
-            cpu.memory(broken, "f")
+            found, _ = shaped(broken, broken)
+            assert (found.rows["operator"] < max(len(found.operators), 1)).all()
+            parsed(cpu.totals, broken)
+            parsed(cpu.memory, broken)
 
 
 def test_many_executions_take_linear_time() -> None:
     """Two hundred thousand executions in one line, and as many lines of one, take seconds at most."""
     started = time.process_time()
-    one = cpu.executions(b"Mul;HostCpuOps;" + b"1795971808267267323,0.000591,0 " * 200_000 + b"\n", "f")
-    many = cpu.executions(b"Mul;HostCpuOps;1795971808267267323,0.000591,0 \n" * 50_000, "f")
-    assert (len(one.executions), len(many.executions)) == (200_000, 50_000)
+    one = parsed(cpu.executions, b"Mul;HostCpuOps;" + b"1795971808267267323,0.000591,0 " * 200_000 + b"\n")[0]
+    many = parsed(cpu.executions, b"Mul;HostCpuOps;1795971808267267323,0.000591,0 \n" * 50_000)[0]
+    assert (len(one.rows), len(many.rows)) == (200_000, 50_000)
     assert time.process_time() - started < 20
 
 
 def test_shapes_of_inputs_that_are_no_tensors() -> None:
     """Tuples and inputs without a shape stand in MindSpore's own files, and are no damage."""
     line = b"ReduceMean;ReduceMean-op0;689909143;input_1:[32, 120];input_2:TupleShape();input_3:NoShape;\n"
-    found = cpu.framework(line * 3, "f")
-    assert (found.kinds, found.problems) == ([("ReduceMean-op0", "[32, 120];TupleShape();NoShape")], [])
+    found, problems = parsed(cpu.framework, line * 3)
+    assert (found.kinds, problems) == ([("ReduceMean-op0", "[32, 120];TupleShape();NoShape")], [])

@@ -8,8 +8,7 @@ import pytest
 
 from instrument.trace import files
 from instrument.trace.events import Problem
-from instrument.trace.files import RawFiles, from_directory
-from instrument.trace.grouping import groups
+from instrument.trace.files import RawFiles, from_directory, groups
 from instrument.trace.kinds import Kind, kind_of
 
 HWTS = "hwts.log.data.45.dev.profiler_default_tag.1"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instrument.trace import framework_codes
 from instrument.trace import framework_desc as framework
+from instrument.trace.ascend_executions import OperatorMap
 from instrument.trace.events import AI_CORE, AI_CPU, COMMUNICATION, MISSING, Operator
-from instrument.trace.operator_map import OperatorMap
 from instrument.trace.text import Losses
 from tests.trace import encoders_ascend as encode
 
@@ -95,15 +94,15 @@ def test_other_lines_of_the_graph_are_counted(line: bytes) -> None:
 
 def test_codes_have_names() -> None:
     """The three sets of codes do not mix."""
-    assert [framework_codes.text("ND", code, False)[1] for code in ("27", "31", "41")] == [
+    assert [framework.text_codes("ND", code, False)[1] for code in ("27", "31", "41")] == [
         "NUMBER_TYPE_BOOL", "NUMBER_TYPE_INT32", "NUMBER_TYPE_FLOAT64",
     ]  # fmt: skip
-    assert framework_codes.text("29", "26", True) == ("FORMAT_FRACTAL_NZ", "DT_UNDEFINED")
-    assert framework_codes.text("7", "5", True) == ("UNKNOWN", "UNKNOWN")
-    assert framework_codes.text("NCHW", "0", True)[0] == "NCHW"
-    assert framework_codes.binary(203, 242) == framework_codes.binary(3, 42) == ("ND", "FLOAT16")
-    assert framework_codes.binary(21, 45) == ("DHWCN", "COMPLEX")
-    assert framework_codes.binary(22, 4_000_000_000) == ("UNKNOWN", "UNKNOWN")
+    assert framework.text_codes("29", "26", True) == ("FORMAT_FRACTAL_NZ", "DT_UNDEFINED")
+    assert framework.text_codes("7", "5", True) == ("UNKNOWN", "UNKNOWN")
+    assert framework.text_codes("NCHW", "0", True)[0] == "NCHW"
+    assert framework.binary_codes(203, 242) == framework.binary_codes(3, 42) == ("ND", "FLOAT16")
+    assert framework.binary_codes(21, 45) == ("DHWCN", "COMPLEX")
+    assert framework.binary_codes(22, 4_000_000_000) == ("UNKNOWN", "UNKNOWN")
 
 
 def test_tensors_of_several_records_are_one_operator() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instrument.trace import aicpu, hwts
-from instrument.trace.framing import BROKEN_BYTES, LEFT_OVER_BYTES, Word, framed
+from instrument.trace import data_preprocess, hwts
+from instrument.trace.records import BROKEN_BYTES, LEFT_OVER_BYTES, Word, framed
 from instrument.trace.text import Losses
 from tests.trace import encoders_ascend as encode
 
@@ -90,7 +90,7 @@ def test_records_of_the_ai_cpu_are_found_again() -> None:
     """The same for the kinds whose word is their first."""
     whole = b"".join(encode.aicpu_record(3, task, 1000 * task, 1000 * task + 50) for task in range(1, 60))
     losses = Losses("f")
-    tasks = aicpu.decode(whole[:3000] + whole[3050:], losses).tasks
+    tasks = data_preprocess.ai_cpu(whole[:3000] + whole[3050:], losses).rows
     assert len(tasks) >= 57
     assert set(tasks["task"].tolist()) <= set(range(1, 60))
     assert (tasks["run_end_cycles"] - tasks["run_start_cycles"] == 50).all()

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from instrument.trace import minddata
+from instrument.trace import pipelines
 from instrument.trace.events import PipelineStage, Problem
-from tests.trace.encoders import damaged, table
+from tests.trace.encoders import damaged, parsed, table
 
 MS = 10**6
 
@@ -34,9 +34,9 @@ def pipeline(stages: list[dict[str, Any]]) -> bytes:
 
 def test_the_tree() -> None:
     """Stages keep the order of the file, and know their parents; inline ones have no queue."""
-    found = minddata.pipeline(pipeline(TREE), "f")
+    found, problems = parsed(pipelines.pipeline, pipeline(TREE))
     assert found.sampling_interval_ms == 20
-    assert found.problems == []
+    assert problems == []
     assert found.stages == [
         PipelineStage(3, "Generator", 2, 1, (), 16, (16.0, 8.0)),
         PipelineStage(0, "Batch", 2, 4, (1,), 16, (0.0, 1.0)),
@@ -48,17 +48,17 @@ def test_the_tree() -> None:
 
 def test_stages_with_a_queue() -> None:
     """Breadth first from the root, with the inline ones bridged."""
-    found = minddata.queued(minddata.pipeline(pipeline(TREE), "f").stages)
+    found = pipelines.queued(parsed(pipelines.pipeline, pipeline(TREE))[0].stages)
     assert [(one.id, one.parent, one.children) for one in found] == [(0, -1, (2, 3)), (2, 0, ()), (3, 0, ())]
-    assert minddata.queued([]) == []
+    assert pipelines.queued([]) == []
 
 
 def test_a_ring_ends() -> None:
     """A damaged tree that leads back to itself is walked once."""
-    stages = minddata.pipeline(
-        pipeline([stage(0, "a", [1], [1]), stage(1, "b", [0, 2], [1]), stage(2, "c", [2, 1])]), "f"
-    ).stages
-    assert [one.id for one in minddata.queued(stages)] == [0, 1]
+    stages = parsed(
+        pipelines.pipeline, pipeline([stage(0, "a", [1], [1]), stage(1, "b", [0, 2], [1]), stage(2, "c", [2, 1])])
+    )[0].stages
+    assert [one.id for one in pipelines.queued(stages)] == [0, 1]
 
 
 def test_a_cut_pipeline_gives_its_whole_stages() -> None:
@@ -66,19 +66,19 @@ def test_a_cut_pipeline_gives_its_whole_stages() -> None:
     data = pipeline(TREE)
     whole = {one["op_id"] for one in TREE}
     for length in range(len(data) - len(b'], "sampling_interval": 20}')):
-        found = minddata.pipeline(data[:length], "f")
+        found, problems = parsed(pipelines.pipeline, data[:length])
         assert {one.id for one in found.stages} <= whole
-        assert found.problems or not length
-    assert len(minddata.pipeline(data[: data.index(b'{"op_id": 1')], "f").stages) == 3
+        assert problems or not length
+    assert len(parsed(pipelines.pipeline, data[: data.index(b'{"op_id": 1')])[0].stages) == 3
 
 
 def test_odd_stages_are_counted() -> None:
     """Ids that are none, children that are none, and samples that are no numbers."""
     odd = [stage(-1, "a"), {"op_id": "x"}, 5, stage(7, "b", ["x"]), stage(8, "c", [], [1, "N/A", None])]  # type: ignore[list-item]
-    found = minddata.pipeline(json.dumps({"op_info": odd}).encode(), "f")
+    found, problems = parsed(pipelines.pipeline, json.dumps({"op_info": odd}).encode())
     assert [(one.id, one.queue_sizes) for one in found.stages] == [(8, (1.0,))]
     assert found.sampling_interval_ms == -1
-    assert {problem.what: problem.amount for problem in found.problems} == {
+    assert {problem.what: problem.amount for problem in problems} == {
         "stages that cannot be read, or are there twice": 4,
         "samples that are no numbers": 2,
     }
@@ -101,12 +101,12 @@ def test_the_derived_table() -> None:
     data = table(
         heading, [[0, "Batch", 4, "", "", "", 0, 10, "", "[1]"], [1, "Map", 8, "[10, 30]", 20.0, 64, 0.3, 10, 0, ""]]
     )
-    found = minddata.pipeline_table(data, "f")
+    found, problems = parsed(pipelines.pipeline_table, data)
     assert found.stages == [
         PipelineStage(0, "Batch", 4, -1, (1,), -1, ()),
         PipelineStage(1, "Map", 8, 0, (), 64, (10.0, 30.0)),
     ]
-    assert (found.sampling_interval_ms, found.problems) == (10, [])
+    assert (found.sampling_interval_ms, problems) == (10, [])
 
 
 def test_numbers_of_the_derived_table_that_no_machine_has() -> None:
@@ -116,7 +116,7 @@ def test_numbers_of_the_derived_table_that_no_machine_has() -> None:
         ["op_id", "op_type", "num_workers", "output_queue_length", "sample_interval", "children_id"],
         [[0, "Batch", huge, huge, huge, f"[1, {huge}]"]],
     )
-    found = minddata.pipeline_table(data, "f")
+    found = parsed(pipelines.pipeline_table, data)[0]
     assert found.stages == [PipelineStage(0, "Batch", -1, -1, (1,), -1, ())]
     assert found.sampling_interval_ms == -1
 
@@ -124,20 +124,18 @@ def test_numbers_of_the_derived_table_that_no_machine_has() -> None:
 def test_batches() -> None:
     """A batch has its times and what the queue held, in whichever order its lines stand."""
     data = b"0 1 1 2 100\n0 2 1 14 100\n0 0 1 12 100\n1 16 1 3 101\n1 16 2 0 120\n0 2 2 8 119\n"
-    found = minddata.batches(data, "f")
-    assert found.batches.tolist() == [
+    found, problems = parsed(pipelines.batches, data)
+    assert found.tolist() == [
         (101 * MS, 1, 12 * MS, 2 * MS, 14 * MS, 3, 16),
         (119 * MS, 2, -1, -1, 8 * MS, 0, 16),
     ]
-    assert [(one.what, one.amount) for one in found.problems] == [
-        ("batches without all of the lines that others have", 1)
-    ]
+    assert [(one.what, one.amount) for one in problems] == [("batches without all of the lines that others have", 1)]
 
 
 def test_batches_of_a_second_iterator() -> None:
     """A number that comes again is another batch; older files have no time."""
-    found = minddata.batches(b"0 2 1 5\n0 2 2 6\n0 2 1 7\n", "f")
-    assert found.batches[["batch", "total_ns", "time_ns"]].tolist() == [
+    found = parsed(pipelines.batches, b"0 2 1 5\n0 2 2 6\n0 2 1 7\n")[0]
+    assert found[["batch", "total_ns", "time_ns"]].tolist() == [
         (1, 5 * MS, -1),
         (2, 6 * MS, -1),
         (1, 7 * MS, -1),
@@ -146,9 +144,11 @@ def test_batches_of_a_second_iterator() -> None:
 
 def test_odd_lines_of_batches_are_counted() -> None:
     """Of another form, of an unknown kind, with a number that is no time, and cut off."""
-    found = minddata.batches(b"0 2 1 5 9\nx\n5 5 5 5 5\n0 9 1 1 1\n0 2 1 99999999999999999 1\n1 16 1 3 1", "f")
-    assert len(found.batches) == 1
-    assert {problem.what: problem.amount for problem in found.problems} == {
+    found, problems = parsed(
+        pipelines.batches, b"0 2 1 5 9\nx\n5 5 5 5 5\n0 9 1 1 1\n0 2 1 99999999999999999 1\n1 16 1 3 1"
+    )
+    assert len(found) == 1
+    assert {problem.what: problem.amount for problem in problems} == {
         "bytes of a line that is cut off": 10,
         "lines of another form": 2,
         "lines of an unknown kind": 2,
@@ -172,22 +172,20 @@ def test_use_of_the_processors() -> None:
             ],
         }
     ).encode()
-    use = minddata.cpu_utilization(data, "f")
-    assert (use.processors, use.sampling_interval_ms, use.time_ns.tolist()) == (2, 20, [5 * MS, 7 * MS])
+    use, problems = parsed(pipelines.cpu_utilization, data)
+    assert use.processors == 2
     assert (use.process_percent, use.stages) == (3.0, {3: 13.0})
     assert use.machine["runnable_process"] == 2.5
-    assert use.problems == [Problem("f", "operators without samples of their use", 1)]
-    stages = minddata.with_cpu_use(
-        [PipelineStage(3, "a", 1, -1, (), -1, ()), PipelineStage(9, "b", 1, -1, (), -1, ())], use.stages
-    )
-    assert [one.cpu_percent for one in stages] == [13.0, None]
+    assert problems == [Problem("f", "operators without samples of their use", 1)]
 
 
 def test_fetches() -> None:
     """A GPU's are in ns."""
-    found = minddata.fetches(b"GetNext 100 107 3\nGetNext x 1 2\n", "minddata_getnext_profiling_0.txt")
-    assert found.fetches.tolist() == [(-1, -1, 100, 7, 3)]
-    assert [problem.amount for problem in found.problems] == [1]
+    found, problems = parsed(
+        pipelines.fetches, b"GetNext 100 107 3\nGetNext x 1 2\n", "minddata_getnext_profiling_0.txt"
+    )
+    assert found.tolist() == [(-1, -1, 100, 7, 3)]
+    assert [problem.amount for problem in problems] == [1]
 
 
 def test_hostile_files(rng: np.random.Generator) -> None:
@@ -197,8 +195,8 @@ def test_hostile_files(rng: np.random.Generator) -> None:
     )
     for data in (pipeline(TREE), b"0 1 1 2 100\n1 16 1 3 101\n" * 3, use.encode()):
         for broken in damaged(data, rng, 150):
-            minddata.queued(minddata.pipeline(broken, "f").stages)
-            minddata.pipeline_table(broken, "f")
-            minddata.batches(broken, "f")
-            minddata.cpu_utilization(broken, "f")
-            minddata.fetches(broken, "f")
+            pipelines.queued(parsed(pipelines.pipeline, broken)[0].stages)
+            parsed(pipelines.pipeline_table, broken)[0]
+            parsed(pipelines.batches, broken)[0]
+            parsed(pipelines.cpu_utilization, broken)[0]
+            parsed(pipelines.fetches, broken)[0]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.trace import cpu, gpu, minddata
+from instrument.trace import cpu, gpu, pipelines
 from instrument.trace.events import Capture
 from instrument.trace.files import from_directory
 from instrument.trace.load import captures
 from instrument.trace.timeline import timeline
+from tests.trace.encoders import parsed
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 SAMPLES = TRACES / "samples"
@@ -73,32 +74,32 @@ def test_shapes_and_sums_of_the_cpu(name: str) -> None:
     assert len({operator.full_name for operator in found.operators}) == len(found.operators)
     assert all(operator.shapes.startswith("[") for operator in found.operators)
     operators = by_operator(found)
-    sums = cpu.totals(content(f"{name}/FRAMEWORK/cpu_op_detail_info_0.csv"), "f")
-    assert len(sums.totals) == len(operators)
-    for row, count, total, *_ in sums.totals.tolist():
+    sums = parsed(cpu.totals, content(f"{name}/FRAMEWORK/cpu_op_detail_info_0.csv"))[0]
+    assert len(sums.rows) == len(operators)
+    for row, count, total, *_ in sums.rows.tolist():
         mine = operators[sums.operators[row].full_name]
         assert len(mine) == count
         assert int(mine["duration_ns"].sum()) == pytest.approx(total, rel=1e-5)
-    types = cpu.totals(content(f"{name}/FRAMEWORK/cpu_op_type_info_0.csv"), "f")
-    assert types.totals["count"].sum() == len(found.executions)
+    types = parsed(cpu.totals, content(f"{name}/FRAMEWORK/cpu_op_type_info_0.csv"))[0]
+    assert types.rows["count"].sum() == len(found.executions)
 
 
 @pytest.mark.parametrize("name", ["cpu_ms210_tiny", "cpu_ms210_lenet"])
 def test_the_timeline_of_the_cpu(name: str) -> None:
     """It tells the same executions; its starts are off by the same few nanoseconds, its durations are exact."""
     raw = loaded(name)
-    view = timeline(content(f"{name}/ASCEND_PROFILER_OUTPUT/trace_view.json"), "f")
+    view, problems = parsed(timeline, content(f"{name}/ASCEND_PROFILER_OUTPUT/trace_view.json"))
     assert view.executions["duration_ns"].tolist() == raw.executions["duration_ns"].tolist()
     assert set((view.executions["start_ns"] - raw.executions["start_ns"]).tolist()) <= set(range(30, 45))
-    assert view.problems == []
+    assert problems == []
 
 
 @pytest.mark.parametrize("variant", ["sync", "async"])
 def test_steps_of_a_gpu(variant: str) -> None:
     """Steps in units of 10 ns, as the legacy reader gives them."""
     known = expected(f"synth_gpu_{variant}")
-    found = gpu.step_trace(content(f"synth_gpu_{variant}/step_trace_profiling_0.txt"), "f")
-    assert found.problems == []
+    found, problems = parsed(gpu.step_trace, content(f"synth_gpu_{variant}/step_trace_profiling_0.txt"))
+    assert problems == []
     assert len(found.steps) == len(known["step_rows"])
     for step, row in zip(found.steps, known["step_rows"], strict=True):
         assert int(step["step"]) == row["step_num"]
@@ -158,15 +159,10 @@ def test_the_pipeline_and_its_batches() -> None:
 
 
 def test_use_of_the_processors() -> None:
-    """The lists have several lengths."""
+    """A sampled file says of how many processors it is."""
     known = expected("minddata_ms210_map_batch")["cpu"]
-    use = minddata.cpu_utilization(content("minddata_ms210_map_batch/minddata_cpu_utilization_0.json"), "f")
-    assert (use.processors, use.sampling_interval_ms, len(use.time_ns)) == (
-        known["processors"],
-        known["sampling_interval_ms"],
-        known["samples"],
-    )
-    assert use.lengths == known["array_lengths"]
+    use = parsed(pipelines.cpu_utilization, content("minddata_ms210_map_batch/minddata_cpu_utilization_0.json"))[0]
+    assert use.processors == known["processors"]
 
 
 def test_small_queues() -> None:
@@ -193,10 +189,10 @@ def test_stages_with_a_queue_are_those_of_the_shipped_table(name: str, raw: str,
     """Breadth first, with the same parents, children and queues."""
     known = expected(name)
     rows = known.get("pipeline_bfs_rows") or known["bfs_rows"][1:]
-    found = minddata.pipeline(content(f"{name}/{raw}"), "f")
-    stages = minddata.queued(found.stages)
-    shipped = minddata.pipeline_table(content(f"{name}/{table}"), "f")
-    assert shipped.problems == found.problems == []
+    found, lost = parsed(pipelines.pipeline, content(f"{name}/{raw}"))
+    stages = pipelines.queued(found.stages)
+    shipped, problems = parsed(pipelines.pipeline_table, content(f"{name}/{table}"))
+    assert lost == problems == []
     assert [(one.id, one.parent, one.children, one.queue_sizes) for one in stages] == [
         (one.id, one.parent, one.children, one.queue_sizes) for one in shipped.stages
     ]

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.trace import ascend_outputs, clocks, csvtext
+from instrument.trace import ascend_outputs, clocks
 from instrument.trace.events import Capture
 from instrument.trace.files import from_directory
 from instrument.trace.load import captures
-from instrument.trace.text import Losses
+from instrument.trace.text import Losses, csv_heading
 from instrument.trace.timeline import Timeline, timeline
+from tests.trace.encoders import parsed
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 SAMPLES = TRACES / "samples"
@@ -40,9 +41,9 @@ def test_a_legacy_step_trace_of_a_cluster() -> None:
     """Cycles, and 97 reduces in each step."""
     known = expected("ascend2021_cluster_step_trace_a")
     data = content("ascend2021_cluster_step_trace_a/step_trace_raw_0_detail_time.csv")
-    found = ascend_outputs.step_trace_raw(data, "f")
+    found, problems = parsed(ascend_outputs.step_trace_raw, data)
     steps = found.steps
-    assert (len(steps), len(csvtext.heading_of(data))) == (known["rows"], known["columns"])
+    assert (len(steps), len(csv_heading(data))) == (known["rows"], known["columns"])
     assert int((steps["end_ns"] - steps["start_ns"]).sum()) // 10 == known["sum_total_cycles"]
     assert int((steps["bp_end_ns"] - steps["fp_start_ns"]).sum()) // 10 == known["sum_fp_and_bp"]
     first = [int(steps[0][name]) // 10 for name in ("start_ns", "end_ns", "fp_start_ns", "bp_end_ns")]
@@ -54,14 +55,16 @@ def test_a_legacy_step_trace_of_a_cluster() -> None:
         for stream, name in reduces[reduces["step"] == 1][["stream", "name"]].tolist()
     ]
     assert set(known["reduce_fields"]) <= set(labels)
-    assert found.problems == []
+    assert problems == []
 
 
 ALEXNET = "ascend2023_prof_alexnet_device0"
 
 
 def alexnet(kind: str) -> Timeline:
-    return timeline(content(f"{ALEXNET}/device_0/timeline/{kind}.json"), kind)
+    found, problems = parsed(timeline, content(f"{ALEXNET}/device_0/timeline/{kind}.json"), kind)
+    assert problems == []
+    return found
 
 
 def test_iterations_of_2023() -> None:
@@ -86,7 +89,6 @@ def test_iterations_of_2023() -> None:
         round(value * US) for value in known["iteration_refresh_us"]
     ]
     assert found.reduces["duration_ns"].tolist() == [round(value * US) for value in known["reduce_us"]]
-    assert found.problems == []
 
 
 @pytest.mark.parametrize("iteration", ["1", "2"])
@@ -159,8 +161,8 @@ def test_kernel_details() -> None:
     """Rows, durations by side, steps, and the cells that say N/A."""
     known = expected("torch_npu2023_kernel_details")
     data = content("torch_npu2023_kernel_details/kernel_details.csv")
-    found = ascend_outputs.kernel_details(data, "f")
-    assert (csvtext.heading_of(data), len(found.executions)) == (known["columns"], known["rows"])
+    found, problems = parsed(ascend_outputs.kernel_details, data)
+    assert (csv_heading(data), len(found.executions)) == (known["columns"], known["rows"])
     sums: dict[str, list[Any]] = {}
     for core, values in known["by_accelerator_core"].items():
         side = sums.setdefault(ascend_outputs.side_of(core), [0, Decimal(0)])
@@ -171,17 +173,17 @@ def test_kernel_details() -> None:
         rows = found.executions[sides == name]
         assert (len(rows), Decimal(int(rows["duration_ns"].sum()))) == (count, duration * US)
     assert set(found.executions["step"].tolist()) == {int(step) for step in known["step_ids"]}
-    assert found.problems[0].amount == known["na_task_id_rows"]
+    assert problems[0].amount == known["na_task_id_rows"]
 
 
 def test_a_trace_view_of_2023() -> None:
     """All of its events are told, those that are drawn in the terms of a capture."""
     known = expected("torch_npu2023_kernel_details")["trace_view"]
-    found = timeline(content("torch_npu2023_kernel_details/trace_view.json"), "f")
+    found, problems = parsed(timeline, content("torch_npu2023_kernel_details/trace_view.json"))
     assert found.phases == known["by_ph"]
     assert sum(found.phases.values()) == known["events"]
     host = known["by_cat"]["cpu_op"] + known["by_cat"]["enqueue"] + known["by_cat"]["dequeue"]
     assert len(found.spans) - host == 382
     assert len(found.executions) + len(found.spans) + 547 == known["by_ph"]["X"]
     assert [found.names[row] for row in found.spans["name"][found.spans["kind"] == 1].tolist()] == ["ProfilerStep#1"]
-    assert found.problems == []
+    assert problems == []

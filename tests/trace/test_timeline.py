@@ -13,7 +13,7 @@ from instrument.trace import jsontext
 from instrument.trace.events import OVERLAP_KINDS, Problem
 from instrument.trace.text import Losses
 from instrument.trace.timeline import merged_steps, timeline
-from tests.trace.encoders import EPOCH_NS, complete, damaged, decimal, dump, process, thread
+from tests.trace.encoders import EPOCH_NS, complete, damaged, decimal, dump, parsed, process, thread
 
 EVENTS: list[dict[str, Any]] = [
     complete("Mul-op1", EPOCH_NS + 37, 1001, 3, 2, args={"Task Type": "AI_CORE", "Task Id": 4}),
@@ -44,7 +44,7 @@ EVENTS: list[dict[str, Any]] = [
 )
 def test_a_timeline(wrap: Any) -> None:
     """Both forms; times as text and as numbers are exact; events are what their process is, wherever it is named."""
-    found = timeline(dump(wrap(EVENTS)), "f")
+    found, problems = parsed(timeline, dump(wrap(EVENTS)))
     assert [
         (found.operators[row].full_name, found.operators[row].side, *rest)
         for *rest, row in found.executions[["start_ns", "duration_ns", "stream", "task", "operator"]].tolist()
@@ -66,7 +66,7 @@ def test_a_timeline(wrap: Any) -> None:
         (3, "communication_not_overlapped_ns"),
     ]
     assert found.phases == {"X": 11, "s": 1, "f": 1, "M": 7}
-    assert found.problems == []
+    assert problems == []
 
 
 def step(number: int, start_ns: int, end_ns: int) -> list[dict[str, Any]]:
@@ -81,9 +81,11 @@ def step(number: int, start_ns: int, end_ns: int) -> list[dict[str, Any]]:
 
 def test_steps_of_timelines() -> None:
     """A step lasts from the end of the one before it; files that hold the same steps, or one each, give each once."""
-    both = timeline(dump(step(1, 100, 200) + step(2, 230, 300)), "f")
+    both = parsed(timeline, dump(step(1, 100, 200) + step(2, 230, 300)))[0]
     assert both.steps.tolist() == [(1, 100, 101, 105, 200, 2), (2, 200, 231, 235, 300, 2)]
-    single = [timeline(dump(step(number, start, end)), "f") for number, start, end in ((2, 230, 300), (1, 100, 200))]
+    single = [
+        parsed(timeline, dump(step(number, start, end)))[0] for number, start, end in ((2, 230, 300), (1, 100, 200))
+    ]
     for files in ([both, both], single):
         names, steps, reduces = merged_steps(files)
         assert names == ["Reduce 0"]
@@ -94,26 +96,26 @@ def test_steps_of_timelines() -> None:
 def test_a_cut_timeline() -> None:
     """Wherever it is cut, what is whole is there, and what is lost is told."""
     data = dump(EVENTS[13:] + EVENTS[:13])
-    whole = {row[:2] for row in timeline(data, "f").executions.tolist()}
+    whole = {row[:2] for row in parsed(timeline, data)[0].executions.tolist()}
     for length in range(0, len(data), 3):
-        found = timeline(data[:length], "f")
+        found, problems = parsed(timeline, data[:length])
         assert {row[:2] for row in found.executions.tolist()} <= whole
-        assert found.problems or not length
+        assert problems or not length
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "tab\t", "算子", "</script>", "", "x\ny"])
 def test_odd_names(name: str) -> None:
     """Names come back as they are."""
-    assert timeline(dump([complete(name, 5000, 5, 7, 1)]), "f").names == [name]
+    assert parsed(timeline, dump([complete(name, 5000, 5, 7, 1)]))[0].names == [name]
 
 
 def test_odd_bytes() -> None:
     """Raw control characters are read; what is no UTF-8 is replaced and counted."""
     data = dump([complete("NAME", 5000, 5, 7, 1)])
-    assert timeline(data.replace(b"NAME", b"a\tb\x01"), "f").names == ["a\tb\x01"]
-    found = timeline(data.replace(b"NAME", b"a\xff\xfe"), "f")
+    assert parsed(timeline, data.replace(b"NAME", b"a\tb\x01"))[0].names == ["a\tb\x01"]
+    found, problems = parsed(timeline, data.replace(b"NAME", b"a\xff\xfe"))
     assert found.names == ["a\ufffd\ufffd"]
-    assert found.problems == [Problem("f", "bytes that are no UTF-8", 2)]
+    assert problems == [Problem("f", "bytes that are no UTF-8", 2)]
 
 
 def test_events_that_are_none() -> None:
@@ -125,9 +127,9 @@ def test_events_that_are_none() -> None:
         {"ph": "X", "name": "a", "ts": "x", "dur": 1},
         {"ph": "X", "name": "a", "ts": 5},
     ]
-    found = timeline(json.dumps(events).encode(), "f")
+    found, problems = parsed(timeline, json.dumps(events).encode())
     assert len(found.spans) == 0
-    assert {problem.what: problem.amount for problem in found.problems} == {
+    assert {problem.what: problem.amount for problem in problems} == {
         "elements that are no events": 2,
         "events that only begin or end": 1,
         "cells of ts that hold no number": 1,
@@ -178,6 +180,6 @@ def test_large_lists_are_read_in_windows(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_hostile_timelines(rng: np.random.Generator) -> None:
     """Nothing that a file may hold is an error."""
     for broken in damaged(dump(EVENTS + step(1, 5, 9)), rng, 150):
-        found = timeline(broken, "f")
+        found = parsed(timeline, broken)[0]
         assert (found.executions["operator"] < max(len(found.operators), 1)).all()
         merged_steps([found, found])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instrument.trace import training_trace
 from instrument.trace.events import MISSING
-from instrument.trace.step_points import StepTrace
+from instrument.trace.step_traces import StepTrace, training_trace
 from instrument.trace.text import Losses
 from tests.trace import encoders_ascend as encode
 
@@ -16,7 +15,7 @@ Mark = tuple[int, int, int]
 
 def decode(data: bytes, skips_first: bool = False) -> tuple[StepTrace, dict[str, int]]:
     losses = Losses("training_trace")
-    found = training_trace.decode(data, losses, skips_first)
+    found = training_trace(data, losses, skips_first)
     return found, {problem.what: problem.amount for problem in losses.problems()}
 
 
@@ -33,7 +32,7 @@ def test_a_step_starts_at_the_end_of_the_one_before() -> None:
     """The first step starts with its forward pass; the counter of the mark that begins a step is not used."""
     found, lost = decode(encode.training_trace(step(1000) + step(1200)))
     assert columns(found) == [(1, 1010, 1010, 1060, 1100), (2, 1100, 1210, 1260, 1300)]
-    assert found.rows().tolist() == [
+    assert encode.step_rows(found).tolist() == [
         [1, 1010, 1100, 90, 1010, 1060, 0, 50, 40],
         [2, 1100, 1300, 200, 1210, 1260, 110, 50, 40],
     ]
@@ -42,7 +41,7 @@ def test_a_step_starts_at_the_end_of_the_one_before() -> None:
 
 def test_parts_add_up_to_the_step() -> None:
     """Interval, forward with backward, and tail are the whole of each step."""
-    rows = decode(encode.training_trace(step(1000) + step(1200) + step(1500)))[0].rows()
+    rows = encode.step_rows(decode(encode.training_trace(step(1000) + step(1200) + step(1500)))[0])
     assert np.array_equal(rows[:, 3], rows[:, 6:].sum(axis=1))
 
 
@@ -59,7 +58,7 @@ def test_a_step_without_forward_or_backward_is_told() -> None:
     assert columns(found) == [
         (1, 10, 10, 60, 100), (2, 100, MISSING, 260, 300), (3, 300, 310, MISSING, 400), (4, 400, 410, 460, 500),
     ]  # fmt: skip
-    assert found.rows()[:, 0].tolist() == [1, 4]
+    assert encode.step_rows(found)[:, 0].tolist() == [1, 4]
 
 
 def test_a_first_step_without_forward_has_no_start() -> None:

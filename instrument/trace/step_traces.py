@@ -1,8 +1,12 @@
-"""Marks of a step trace, in record order -> steps, the communications in them, and the fetches of their data.
+"""Step traces of an Ascend device: marks in record order -> steps, the communications in them, fetches of their data.
 
-Both step traces (`training_trace`, `ts_track`) say when the forward pass starts, the backward pass ends and the step
-ends; their modules turn marks into `POINT`, and this one into steps. The order of records is what counts, not that of
-counters: some files hold each step's marks by kind. Everything here is in cycles; what a step lacks is `MISSING`.
+Both step traces, `training_trace` (2020 to mid 2021) and `ts_track` (since then, among records of other kinds), say
+when the forward pass starts, the backward pass ends and the step ends. Each becomes marks (dtype POINT), and these
+become steps. The order of records is what counts, not that of counters: some files hold each step's marks by kind.
+Everything here is in cycles; what a step lacks is `MISSING`.
+
+One ts_track may hold the marks of several models (graphs). A device runs one after the other, so a step starts where
+the one before ended, whatever its model; forward and backward marks belong to the step of their own model.
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from instrument.trace.events import MISSING, Integers, Rows
-from instrument.trace.text import Losses
+from instrument.trace.events import MISSING, Integers, Rows, unknown
+from instrument.trace.records import TOO_LARGE, UNKNOWN_RECORDS, records
+from instrument.trace.text import Buffer, Losses
 
 #: A mark; `index` is the number that the device itself gives the iteration.
 POINT = np.dtype(
@@ -37,19 +43,8 @@ class StepTrace:
     reduces: Rows
     fetches: Rows
 
-    def rows(self) -> Integers:
-        """The steps with forward and backward marks as step traces have always shown them, in cycles.
 
-        Columns: step number, start, end, total, forward start, backward end, iteration interval, forward and backward,
-        tail. Only these steps have a row, but each has its number.
-        """
-        steps = self.steps[(self.steps["forward"] != MISSING) & (self.steps["backward"] != MISSING)]
-        start, forward, backward, end = (steps[name] for name in ("start", "forward", "backward", "end"))
-        parts = (end - start, forward, backward, forward - start, backward - forward, end - backward)
-        return np.stack((steps["step"], start, end, *parts), axis=1)
-
-
-def trace(points: Rows, starts_are_odd: bool, skips_first: bool, losses: Losses) -> StepTrace:
+def _trace(points: Rows, starts_are_odd: bool, skips_first: bool, losses: Losses) -> StepTrace:
     """The steps of a file whose marks are `points` (dtype POINT), in record order.
 
     `starts_are_odd` says which tag of a pair is its start; `skips_first`, that the first step is the set-up of the
@@ -87,7 +82,7 @@ def _steps(points: Rows, order: Integers, row: Integers, losses: Losses) -> Rows
     """A step for each end, in record order; the first forward and the last backward mark of a step count."""
     ends = np.flatnonzero(points["what"] == STEP_END)
     ends = ends[np.argsort(order[ends])]
-    steps = np.full(len(ends), MISSING, np.int64).astype(STEP_CYCLES)
+    steps = unknown(STEP_CYCLES, len(ends))
     for name, source in (("end", "cycles"), ("model", "model"), ("index", "index")):
         steps[name] = points[source][ends]
     repeated = 0
@@ -123,3 +118,85 @@ def _pairs(points: Rows, row: Integers, what: int, starts_are_odd: bool, losses:
         pairs[name] = points[source][first]
     pairs["end"] = points["cycles"][second]
     return pairs
+
+
+# ---------------------------------------------------------------- training_trace
+
+TRAINING_RECORD = np.dtype([("tag", "<u8"), ("task", "<u2"), ("stream", "<u2"), ("cycles", "<i8")])
+#: The end of a step in files written before 2020-12-16, and in later ones.
+_OLD_END_TAG, _END_TAG = 255, 65_535
+_LARGEST_TAG = (1 << 63) - 1
+
+
+def training_trace(data: Buffer, losses: Losses, skips_first: bool = False) -> StepTrace:
+    """Return the steps of a `training_trace` file, 20 packed bytes a mark; for `skips_first` see `_trace`.
+
+    Communications have odd tags at their start and even ones at their end.
+    """
+    found = records(data, TRAINING_RECORD, losses)
+    tags = found["tag"]
+    end_tag = end_tag_of(tags)
+    is_of_job = (tags == 0) | (tags > end_tag)
+    marks = np.empty(len(found), POINT)
+    marks["what"] = np.select(
+        [tags == 1, tags == 2, tags == end_tag, is_of_job], [FORWARD, BACKWARD, STEP_END, OTHER], REDUCE
+    )
+    marks["tag"] = np.minimum(tags, _LARGEST_TAG)
+    for name in ("cycles", "stream", "task"):
+        marks[name] = found[name]
+    marks["model"], marks["index"] = 0, MISSING
+    jobs = len(np.unique(tags[is_of_job]))
+    losses.add("changes of the job's number, which is one in a whole file", max(0, jobs - 1))
+    losses.add(TOO_LARGE, int(np.count_nonzero(found["cycles"] < 0)))
+    return _trace(marks[found["cycles"] >= 0], True, skips_first, losses)
+
+
+def end_tag_of(tags: NDArray[np.uint64]) -> int:
+    """Return the tag that ends a step here: up to the second forward start there is one, if it is the later one."""
+    forward = np.flatnonzero(tags == 1)
+    head = tags[: forward[1]] if len(forward) > 1 else tags
+    return _END_TAG if np.any(head == _END_TAG) else _OLD_END_TAG
+
+
+# ---------------------------------------------------------------- ts_track
+
+TS_RECORD = np.dtype(
+    [
+        ("mode", "u1"), ("kind", "u1"), ("size", "<u2"), ("reserved", "<u4"), ("cycles", "<i8"), ("index", "<i8"),
+        ("model", "<i8"), ("stream", "<u2"), ("task", "<u2"), ("tag", "<u2"), ("reserved2", "<u2"),
+    ]
+)  # fmt: skip
+#: The kind of a mark of the step trace, and those of memcpy, task types, wrapped task ids and block numbers.
+MARK, _OTHER_KINDS = 10, (11, 12, 13, 14, 15)
+#: Tags of the starts and ends of models are below: 0 and 1.
+_FORWARD_TAG, _BACKWARD_TAG, _STEP_END_TAG = 2, 3, 4
+#: The first tag of communications, of fetches of data, and the first one behind them.
+REDUCE_TAG, _FETCH_TAG, _STEP_TAG = 10_000, 20_000, 60_000
+
+
+def ts_track(data: Buffer, losses: Losses, skips_first: bool = False) -> StepTrace:
+    """Return the steps of a `ts_track` file, 40 bytes a record; for `skips_first` see `_trace`.
+
+    Pairs have even tags at their start and odd ones at their end.
+    """
+    found = records(data, TS_RECORD, losses)
+    is_mark, is_other = found["kind"] == MARK, np.isin(found["kind"], _OTHER_KINDS)
+    losses.add("records of memcpy, task types, wrapped ids and blocks", int(is_other.sum()))
+    losses.add(UNKNOWN_RECORDS, int((~is_mark & ~is_other).sum()))
+    losses.add(TOO_LARGE, int((is_mark & (found["cycles"] < 0)).sum()))
+    found = found[is_mark & (found["cycles"] >= 0)]
+    tags = found["tag"]
+    is_known = (tags <= _STEP_END_TAG) | ((tags >= REDUCE_TAG) & (tags <= _STEP_TAG + 1))
+    losses.add("marks with an unknown tag", int((~is_known).sum()))
+    marks = np.empty(len(found), POINT)
+    is_reduce, is_fetch = (
+        (tags >= first) & (tags < stop) for first, stop in ((REDUCE_TAG, _FETCH_TAG), (_FETCH_TAG, _STEP_TAG))
+    )
+    marks["what"] = np.select(
+        [tags == _FORWARD_TAG, tags == _BACKWARD_TAG, tags == _STEP_END_TAG, is_reduce, is_fetch],
+        [FORWARD, BACKWARD, STEP_END, REDUCE, FETCH],
+        OTHER,
+    )
+    for name in ("cycles", "tag", "stream", "task", "model", "index"):
+        marks[name] = found[name]
+    return _trace(marks, False, skips_first, losses)
