@@ -37,7 +37,7 @@ def losses(step: int, params: Any) -> None:
 
 
 def test_a_short_training_is_whole(tmp_path: Path) -> None:
-    """One step is enough: loss, learning rate, input, histograms, lineage, dataset graph and what ran are in the files."""
+    """One step is enough: loss, learning rate, input, histograms, lineage, dataset graph and what ran are recorded."""
     Loop(collector(tmp_path)).train([1])
     run = read(tmp_path)
     assert run.tags() == {

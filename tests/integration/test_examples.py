@@ -160,7 +160,7 @@ def test_several_ranks_are_one_run(tmp_path: Path) -> None:
     weights = run.histograms("fc1.weight/auto").by_rank()
     assert weights[0][65].counts.tolist() == weights[1][65].counts.tolist()
     assert [run.of_rank(rank).graph is not None for rank in (0, 1)] == [True, False]
-    assert [sorted(run.of_rank(rank).lineage) for rank in (0, 1)] == [["dataset", "train"], []]
+    assert [sorted(run.of_rank(rank).lineage) for rank in (0, 1)] == [["dataset", "ran", "train"], []]
     assert run.lineage["train"]["hyper_parameters"]["device_num"] == 2
     found = run.profile()
     assert found.devices["device"].tolist() == [0, 1]
