@@ -31,9 +31,8 @@ SECTIONS = {
     "train_lineage": "train", "eval_lineage": "eval", "dataset_graph": "dataset", "custom_lineage_data": "custom",
 }  # fmt: skip
 #: The section of what ran: command, commit, versions. In a file it is a dictionary of this name in the custom lineage,
-#: where the user's own values are texts and numbers. MindInsight skips dictionaries there.
+#: where the user's own values are texts and numbers.
 RAN = "ran"
-_RAN_ORDER = ("command", "directory", "host", "device", "git", "versions", "python", "platform")
 _EVENT = MINDSPORE.type("LineageEvent", raw=tuple(message for _, message in MESSAGES.values()))
 
 CustomValue = str | int | float
@@ -84,15 +83,14 @@ def ran_message(facts: Mapping[str, object]) -> bytes:
 
 
 def _nested(facts: Mapping[str, object]) -> dict[str, Value]:
-    result: dict[str, Any] = {}
+    """Return a dictionary as MindInsight reads it: again one `user_info` a key."""
+    infos: list[Mapping[str, Value]] = []
     for key, value in facts.items():
         if isinstance(value, Mapping):
-            result.setdefault("map_dict", {})[key] = _nested(value)
-        elif isinstance(value, int):
-            result.setdefault("map_int32", {})[key] = value
+            infos.append({"map_dict": {key: _nested(value)}})
         else:
-            result.setdefault("map_str", {})[key] = _valid(str(value))
-    return result
+            infos.append(_info(key, value if isinstance(value, int) else _valid(str(value))))
+    return {"user_info": infos}
 
 
 def _is_double(value: int) -> bool:
@@ -141,9 +139,7 @@ def by_section(what: str, fields: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if what != "custom_lineage_data" or not isinstance(fields.get(RAN), dict):
         return {SECTIONS[what]: fields}
     custom = {name: value for name, value in fields.items() if name != RAN}
-    order = {name: place for place, name in enumerate(_RAN_ORDER)}
-    ran = dict(sorted(fields[RAN].items(), key=lambda fact: order.get(fact[0], len(order))))
-    return {RAN: ran, **({SECTIONS[what]: custom} if custom else {})}
+    return {RAN: fields[RAN], **({SECTIONS[what]: custom} if custom else {})}
 
 
 def _json(text: str) -> Any:

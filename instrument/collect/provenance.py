@@ -48,21 +48,19 @@ class Provenance(TypedDict, total=False):
 
 def provenance(with_patch: bool = False) -> Provenance:
     """Return the facts on this process; `with_patch` adds the uncommitted changes of tracked files."""
-    result: Provenance = {
-        "command": shlex.join(sys.orig_argv or sys.argv),
-        "host": socket.gethostname(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": _versions(),
-        "device": framework.device_target(),
-    }
+    result: Provenance = {"command": shlex.join(sys.orig_argv or sys.argv)}
     try:
         result["directory"] = os.getcwd()
     except OSError:
         pass  # it was removed
+    result["host"] = socket.gethostname()
+    result["device"] = framework.device_target()
     script = os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and os.path.isfile(sys.argv[0]) else os.curdir
     if git := commit_of(script, with_patch):
         result["git"] = git
+    result["versions"] = _versions()
+    result["python"] = platform.python_version()
+    result["platform"] = platform.platform()
     return result
 
 
