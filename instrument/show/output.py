@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from instrument.analyse.layout import escape
 from instrument.errors import InstrumentError
 from instrument.facts.describe import Row
-from instrument.facts.encoding import flatten_row, plain, write_csv
+from instrument.formats.job import Written
+from instrument.formats.text import flatten_row, plain, write_csv
 from instrument.runs.run import Run
-from instrument.show.formats.job import Written
 from instrument.show.tables import Cell, name, table
 
 

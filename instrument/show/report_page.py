@@ -25,11 +25,11 @@ from instrument.analyse import report as profile_report
 from instrument.errors import CorruptMessage, InstrumentError
 from instrument.facts import compare, describe, directions
 from instrument.facts.compare import Side
+from instrument.formats.arrays import png
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
 from instrument.show import charts, report_tables
 from instrument.show.charts import Line
-from instrument.show.formats.pictures import png
 from instrument.show.tables import escape
 from instrument.values import Image
 from instrument.wording import listed

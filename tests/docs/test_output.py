@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from tests.show.test_tensorboard import parts_without_place
 
 from instrument.codec import lifecycle
 from instrument.doctor import examine
@@ -25,7 +26,6 @@ from tests.runs.build import framed, steps, write
 from tests.runs.test_tensorboard import FILE
 from tests.show.runs import START, every_kind, lineage, training
 from tests.show.surfaces import no_path, plane, write_run
-from tests.show.test_tensorboard import parts_without_place
 
 PAGE = ROOT / "docs" / "reference" / "output.md"
 GOLDEN = ROOT / "tests" / "golden" / "tensorboard"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from instrument.errors import NoSuchRun
 from instrument.facts.describe import Row
+from instrument.formats import FORMATS, export
+from instrument.formats.job import Folder
 from instrument.runs.run import Run
 from instrument.show import options, output
-from instrument.show.formats import FORMATS, export
-from instrument.show.formats.job import Folder
 from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_or_raise
 from instrument.show.output import print_written, written_row
 from instrument.show.progress import Progress

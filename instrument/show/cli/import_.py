@@ -6,10 +6,10 @@ import argparse
 import os
 
 from instrument.facts.describe import Row
+from instrument.formats.tensorboard_import import Imported, import_runs
 from instrument.show import output
 from instrument.show.opened_runs import tell, tell_losses
 from instrument.show.output import folders_of, print_written, written_row
-from instrument.show.tensorboard_import import Imported, import_runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -17,17 +17,18 @@ from instrument.errors import NoSuchRun
 from instrument.facts import landscapes
 from instrument.facts.describe import Row
 from instrument.facts.surface import SCALES, Drawing, Scale, check
+from instrument.formats import landscape as files
 from instrument.runs.run import Run
-from instrument.show import landscape_files, landscape_page, landscape_picture
+from instrument.show import landscape_page
 from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_or_raise
 from instrument.show.output import add_output_options, print_json, print_records
 from instrument.show.tables import escape, name, prose, table
 from instrument.values import LossSurface
 
 _EXPORTS: dict[str, Callable[[LossSurface], bytes]] = {
-    ".vtp": landscape_files.to_vtp,
-    ".csv": landscape_files.to_csv,
-    ".npz": landscape_files.to_npz,
+    ".vtp": files.to_vtp,
+    ".csv": files.to_csv,
+    ".npz": files.to_npz,
 }
 _PICTURES = (".png", ".svg", ".pdf")
 _PAGE = ".html"
@@ -167,7 +168,7 @@ def _content(arguments: argparse.Namespace, opened: Run, surface: LossSurface) -
     if suffix == _PAGE:
         page = landscape_page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
         return page.encode(errors="backslashreplace")
-    return landscape_picture.picture(drawing, suffix[1:])
+    return files.picture(drawing, suffix[1:])
 
 
 def _drawing(opened: Run, surface: LossSurface, arguments: argparse.Namespace) -> Drawing:

@@ -1,39 +1,38 @@
 """Export a run to the files of other programs.
 
-A format is a row of `FORMATS` and a module with `export(job)`, which writes below `job.folder` and yields a `Written`
-for each file. Values are decoded one by one: the memory used is that of a batch of points or of one value.
+A format is a row of `FORMATS` with a function that takes a `Job`, writes below `job.folder`, and yields a `Written` for
+each file. Values are decoded one by one: the memory used is that of a batch of points or of one value.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from instrument.errors import NoSuchRun
-from instrument.facts.encoding import plain
 from instrument.facts.tags import ALL_TAGS, TagFilter
+from instrument.formats import arrays, parquet, tensorboard, text
+from instrument.formats.job import Folder, Job, Written
 from instrument.runs.run import Run
-from instrument.show.formats.job import Folder, Job, Written
 
 
 class Format(NamedTuple):
-    """The module, the summary for the help, and whether the lineage goes into a `lineage.json` beside the files."""
+    """The exporter, the summary for the help, and whether the lineage goes into a `lineage.json` beside the files."""
 
-    module: str
+    export: Callable[[Job], Iterator[Written]]
     summary: str
     with_lineage: bool = True
 
 
 FORMATS = {
-    "csv": Format("instrument.show.formats.text", "a CSV file for each kind"),
-    "json": Format("instrument.show.formats.text", "a JSON file for each kind: a list, one point a line"),
-    "parquet": Format("instrument.show.formats.parquet", "a Parquet file for each kind (needs pyarrow)"),
-    "npy": Format("instrument.show.formats.arrays", "a NumPy file for each tag, and one for each array"),
-    "tensorboard": Format("instrument.show.formats.tensorboard", "TensorBoard's event files", with_lineage=False),
-    "png": Format("instrument.show.formats.pictures", "the images, a PNG file each", with_lineage=False),
+    "csv": Format(text.export, "a CSV file for each kind"),
+    "json": Format(text.export, "a JSON file for each kind: a list, one point a line"),
+    "parquet": Format(parquet.export, "a Parquet file for each kind (needs pyarrow)"),
+    "npy": Format(arrays.export, "a NumPy file for each tag, and one for each array"),
+    "tensorboard": Format(tensorboard.export, "TensorBoard's event files", with_lineage=False),
+    "png": Format(arrays.export_pictures, "the images, a PNG file each", with_lineage=False),
 }
 
 
@@ -63,22 +62,16 @@ def export(
     if not tags and not wanted.takes_all:
         raise NoSuchRun(wanted.no_match(run, [tag for names in run.tags().values() for tag in names]))
     job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded, on_tag=on_tag)
-    written = list(import_module(FORMATS[to].module).export(job))
+    written = list(FORMATS[to].export(job))
     if FORMATS[to].with_lineage and run.lineage:
         with job.folder.text("lineage.json") as file:
-            file.write(json.dumps(plain(run.lineage), indent=1, allow_nan=False) + "\n")
+            file.write(json.dumps(text.plain(run.lineage), indent=1, allow_nan=False) + "\n")
         written.append(Written(job.folder.join("lineage.json"), "lineage", "", len(run.lineage)))
     if not written:
         reasons = "; ".join(job.left_out) or "it has no tags"
         raise NoSuchRun(f"nothing of run {run.name!r} can be exported to {to}: {reasons}")
-    _tell_superseded(job)
-    return written, job.left_out
-
-
-def _tell_superseded(job: Job) -> None:
-    if job.superseded:
-        return
-    runs = [(kind, tag) for kind, tags in job.tags.items() for tag in tags]
-    count = sum(len(job.run.points(*key, superseded=True)) - len(job.run.points(*key)) for key in runs)
+    series = [(kind, tag) for kind, names in tags.items() for tag in names if not superseded]
+    count = sum(len(run.points(*key, superseded=True)) - len(run.points(*key)) for key in series)
     if count:
         job.left_out.append(f"{count} superseded point{'s' * (count != 1)}: --superseded exports them too")
+    return written, job.left_out

@@ -14,10 +14,10 @@ from instrument.codec import event as codec
 from instrument.codec import schema, wire
 from instrument.codec import tensorboard as tb
 from instrument.eventfile import names
+from instrument.formats import export
+from instrument.formats.tensorboard_import import import_runs
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
-from instrument.show.formats import export
-from instrument.show.tensorboard_import import import_runs
 from instrument.values import ArrayItem, Event, MessageItem
 from tests.runs.build import SECONDS, framed, steps, write
 from tests.show.runs import every_kind, lineage

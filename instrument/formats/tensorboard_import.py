@@ -15,10 +15,10 @@ from instrument.codec import lifecycle, lineage, schema, wire
 from instrument.codec.scalar import to_float32
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import frame, names
+from instrument.formats.job import Folder, Written
+from instrument.formats.tensorboard import Column, events
 from instrument.runs.event_file import EventFile
 from instrument.runs.run import Run, find_runs, read_run
-from instrument.show.formats.interleave import Column, events
-from instrument.show.formats.job import Folder, Written
 from instrument.values import Event, MessageItem
 
 #: MindInsight shows no histogram with more.
