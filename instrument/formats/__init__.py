@@ -1,7 +1,15 @@
 """Export a run to the files of other programs.
 
-A format is a row of `FORMATS` with a function that takes a `Job`, writes below `job.folder`, and yields a `Written` for
-each file. Values are decoded one by one: the memory used is that of a batch of points or of one value.
+The problem: a run may be larger than memory, a tag may be any text, and a program that was killed in the middle of an
+export must not leave a file that looks whole.
+
+The strategy: a format is a row of `FORMATS` with a function that takes a `Job`, writes below `job.folder`, and yields a
+`Written` for each file. Values are decoded one by one, so that the memory used is that of a batch of points or of one
+value. `Folder` gives a file its name once all is in it, and `safe_name` a file name to each tag. What a format has no
+place for is not an error: the job lists it in words, and the caller tells.
+
+Rejected: one table of all points that each format writes. Arrays and pictures would have to fit in memory, and NumPy,
+Parquet and TensorBoard want them in ways that have no row in common.
 """
 
 from __future__ import annotations
@@ -12,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from instrument.errors import NoSuchRun
-from instrument.facts.tags import ALL_TAGS, TagFilter
+from instrument.facts.selection import ALL_TAGS, TagFilter
 from instrument.formats import arrays, parquet, tensorboard, text
 from instrument.formats.job import Folder, Job, Written
 from instrument.runs.run import Run
@@ -60,7 +68,7 @@ def export(
     """
     tags = {kind: matching for kind, tags in run.tags().items() if (matching := wanted(tags))}
     if not tags and not wanted.takes_all:
-        raise NoSuchRun(wanted.no_match(run, [tag for names in run.tags().values() for tag in names]))
+        raise NoSuchRun(wanted.no_match(run))
     job = Job(run, to, Folder(os.fsdecode(out), force), tags, superseded, on_tag=on_tag)
     written = list(FORMATS[to].export(job))
     if FORMATS[to].with_lineage and run.lineage:

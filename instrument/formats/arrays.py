@@ -42,7 +42,8 @@ def export(job: Job) -> Iterator[Written]:
         for tag in tags:
             points = job.points(kind, tag)
             if isinstance(points, Scalars):
-                table, path = _scalars(points), [kind, f"{safe_name(tag)}.npy"]
+                columns = {**rows.common(points, slice(None)), "value": points.value}
+                table, path = _table(columns), [kind, f"{safe_name(tag)}.npy"]
             else:
                 table, path = _values(job, points), [kind, safe_name(tag), "points.npy"]
             with job.folder.binary(*path) as file:
@@ -59,11 +60,7 @@ def _file_names(points: Points, ending: str) -> Iterator[str]:
         yield f"{step}{'' if number == 1 else f'~{number}'}{ending}"
 
 
-def _scalars(points: Scalars) -> NDArray[Any]:
-    return _table({**rows.common(points, slice(None)), "value": points.value})
-
-
-def _values(job: Job, points: Points) -> NDArray[Any]:
+def _values(job: Job, points: Points) -> NDArray[np.generic]:
     """Write the array of each point; return the table of the points."""
     kind, folder = points.kind, safe_name(points.tag)
     own = {name: _DTYPES[form] for name, form in rows.COLUMNS[kind].items() if form in _DTYPES}
@@ -86,7 +83,7 @@ def _values(job: Job, points: Points) -> NDArray[Any]:
     return _table({**rows.common(points, slice(None)), **arrays, "file": files})
 
 
-def _table(columns: dict[str, Any]) -> NDArray[Any]:
+def _table(columns: dict[str, rows.Column]) -> NDArray[np.generic]:
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     table = np.empty(len(arrays["step"]), [(name, array.dtype) for name, array in arrays.items()])
     for name, array in arrays.items():
@@ -94,14 +91,14 @@ def _table(columns: dict[str, Any]) -> NDArray[Any]:
     return table
 
 
-def _buckets(histogram: Histogram) -> NDArray[Any]:
+def _buckets(histogram: Histogram) -> NDArray[np.generic]:
     table = np.empty(len(histogram.left), [(name, getattr(histogram, name).dtype) for name in _BUCKETS])
     for name in _BUCKETS:
         table[name] = getattr(histogram, name)
     return table
 
 
-_ARRAYS: dict[str, Callable[[Any], NDArray[Any]]] = {
+_ARRAYS: dict[str, Callable[[Any], NDArray[np.generic]]] = {
     "tensor": lambda tensor: np.ascontiguousarray(tensor.array).reshape(tensor.array.shape),
     "image": lambda picture: image.pixels(picture, _PICTURE_BYTES),
     "histogram": _buckets,

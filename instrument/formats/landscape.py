@@ -221,7 +221,7 @@ def _contour(made: Any, axes: Any, drawing: Drawing) -> None:
     axes.locator_params(nbins=6)
     bar = made.colorbar(drawn, ax=axes, ticks=[share for share, _ in scale.ticks()])
     bar.ax.set_yticklabels(_tick_labels(scale))
-    bar.set_label(_literal(f"{drawing.what}, logarithmic" if scale.name == "log" else drawing.what))
+    bar.set_label(_literal(f"{drawing.quantity}, logarithmic" if scale.name == "log" else drawing.quantity))
 
 
 def _apart(numbers: list[int], path: Floats, axes: tuple[Floats, Floats]) -> list[tuple[int, tuple[float, float]]]:
@@ -269,7 +269,7 @@ def _surface(axes: Any, drawing: Drawing) -> None:
     axes.locator_params(axis="y", nbins=5)
     axes.tick_params(labelsize=8)
     axes.zaxis.set_rotate_label(False)
-    axes.set_zlabel(_literal(textwrap.shorten(drawing.what, 24, placeholder="…")), rotation=90)
+    axes.set_zlabel(_literal(textwrap.shorten(drawing.quantity, 24, placeholder="…")), rotation=90)
     axes.set_zticks([share for share, _ in scale.ticks()], _tick_labels(scale))
     axes.tick_params(axis="z", pad=8)
     axes.zaxis.labelpad = 22
@@ -287,7 +287,7 @@ def _line(axes: Any, drawing: Drawing) -> None:
         axes.set_yscale("symlog", linthresh=scale.linear_below) if scale.linear_below else axes.set_yscale("log")
     if scale.is_clipped:
         axes.set_ylim(top=scale.high)
-    axes.set(xlabel=axis_titles(surface)[0], ylabel=drawing.what)
+    axes.set(xlabel=axis_titles(surface)[0], ylabel=drawing.quantity)
 
 
 def _tick_labels(scale: Scale) -> list[str]:

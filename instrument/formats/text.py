@@ -15,7 +15,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from instrument.formats.job import Job, Written
 _PIECE = 8192
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return the value for standard JSON, which has no word for NaN and the infinities: they become texts.
 
     A surrogate stands for a byte of a name that is not UTF-8. JSON has no character for it: it becomes `\\udcXX`.
@@ -58,7 +58,7 @@ def csv_cell(value: object) -> object:
     return json.dumps(plain(value), allow_nan=False) if isinstance(value, (list, tuple, dict)) else value
 
 
-def flatten_row(row: Mapping[str, object]) -> dict[str, Any]:
+def flatten_row(row: Mapping[str, object]) -> dict[str, object]:
     """Return the row with the entries of its dictionaries, at any depth, under names with dots between."""
     return dict(_leaves(row))
 
@@ -97,8 +97,8 @@ class _Form(NamedTuple):
     between: str
     tail: str
     row: str
-    cell: Callable[[Any], str]
-    array: Callable[[NDArray[Any]], Iterator[str]]
+    cell: Callable[[object], str]
+    array: Callable[[NDArray[np.generic]], Iterator[str]]
 
 
 def _csv(kind: str) -> _Form:
@@ -137,12 +137,12 @@ def _write_batch(file: IO[str], form: _Form, batch: rows.Batch) -> None:
         file.write(between[-1])
 
 
-def _plain(column: Any) -> list[Any]:
+def _plain(column: rows.Column) -> list[object]:
     """Return a column as Python's own values: NumPy 2 writes its numbers as `np.float64(0.5)`."""
     return column.tolist() if isinstance(column, np.ndarray) else [_python(value) for value in column]
 
 
-def _texts(column: Any, cell: Callable[[Any], str]) -> list[str]:
+def _texts(column: rows.Column, cell: Callable[[object], str]) -> list[str]:
     """Return the texts of a column of numbers or texts; equal texts, which most columns hold, are made once."""
     if isinstance(column, np.ndarray):
         is_plain = column.dtype.kind in "iu" or (column.dtype.kind == "f" and bool(np.isfinite(column).all()))
@@ -151,7 +151,7 @@ def _texts(column: Any, cell: Callable[[Any], str]) -> list[str]:
     return [cell(values[0])] * len(values) if len(set(values)) == 1 else list(map(cell, values))
 
 
-def _csv_cell(value: Any) -> str:
+def _csv_cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
@@ -160,23 +160,23 @@ def _csv_cell(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"' if any(char in text for char in ',"\r\n') else text
 
 
-def _csv_array(array: NDArray[Any]) -> Iterator[str]:
+def _csv_array(array: NDArray[np.generic]) -> Iterator[str]:
     yield '"['
     yield from (piece.replace('"', '""') for piece in _pieces(array))
     yield ']"'
 
 
-def _json_cell(value: Any) -> str:
+def _json_cell(value: object) -> str:
     return json.dumps(_base64(value) if isinstance(value, bytes) else plain(_python(value)), allow_nan=False)
 
 
-def _json_array(array: NDArray[Any]) -> Iterator[str]:
+def _json_array(array: NDArray[np.generic]) -> Iterator[str]:
     yield "["
     yield from _pieces(array)
     yield "]"
 
 
-def _python(value: Any) -> Any:
+def _python(value: object) -> object:
     """Return a number of NumPy as one of Python."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -185,7 +185,7 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def _pieces(array: NDArray[Any]) -> Iterator[str]:
+def _pieces(array: NDArray[np.generic]) -> Iterator[str]:
     """Yield the elements of an array in C order, as they stand between the brackets of a JSON list."""
     for start in range(0, array.size, _PIECE):
         part = array.flat[start : start + _PIECE]
@@ -194,6 +194,6 @@ def _pieces(array: NDArray[Any]) -> Iterator[str]:
         yield (", " if start else "") + json.dumps(values, allow_nan=False)[1:-1]
 
 
-def _element(value: Any) -> Any:
+def _element(value: object) -> object:
     """Return a number or a text; a complex number is a text, as Python writes it."""
     return plain(value) if isinstance(value, (float, int, str)) else str(value)

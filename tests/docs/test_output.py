@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from tests.show.test_tensorboard import parts_without_place
 
 from instrument.codec import lifecycle
 from instrument.doctor import examine
@@ -22,6 +21,7 @@ from instrument.show.cli import doctor, main
 from instrument.values import Event, Gap, MessageItem
 from tests.analyse.files import cpu_window, event_file
 from tests.docs.pages import ROOT
+from tests.formats.test_tensorboard import parts_without_place
 from tests.runs.build import framed, steps, write
 from tests.runs.test_tensorboard import FILE
 from tests.show.runs import START, every_kind, lineage, training

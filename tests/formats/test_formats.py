@@ -15,7 +15,7 @@ import pytest
 
 from instrument.codec import image
 from instrument.errors import InstrumentError
-from instrument.facts.tags import TagFilter
+from instrument.facts.selection import TagFilter
 from instrument.formats import export
 from instrument.formats.arrays import png
 from instrument.formats.text import _pieces

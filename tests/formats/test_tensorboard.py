@@ -155,7 +155,7 @@ def test_files_of_others_are_imported(tmp_path: Path, name: str) -> None:
     run = read_run(tmp_path / "out")
     assert [names.recognise(Path(path).name).kind for path in run.files] == [names.SUMMARY]  # type: ignore[union-attr]
     assert points(run) == points(read_run(GOLDEN / name))
-    assert sum(one.points for one in found.written) == sum(map(len, points(run).values()))
+    assert sum(written.points for _, written in found.written) == sum(map(len, points(run).values()))
     assert found.left_out == []
 
 
