@@ -71,7 +71,7 @@ _HOMES = {
     "load_ipython_extension": ("instrument.show.notebook", "load_ipython_extension"),
 }
 
-#: Modules whose names give runs, which notebooks show by `instrument.show.html`.
+#: Modules whose names give runs, which notebooks show by `instrument.show.notebook`.
 _READING = ("instrument.runs.run", "instrument.show.notebook")
 
 #: Module -> what it is called, and how it is installed: `pip install --no-deps` leaves them out.
@@ -106,7 +106,7 @@ if not TYPE_CHECKING:  # to a type checker this would say that any name is there
         if module_name in _READING:
             from instrument.runs.html_view import set_renderer
 
-            set_renderer(lambda: import_module("instrument.show.html").render)
+            set_renderer(lambda: import_module("instrument.show.notebook").render)
         value = module if attribute is None else getattr(module, attribute)
         globals()[name] = value
         return value

@@ -21,6 +21,11 @@ def listed(words: Sequence[str], most: int) -> str:
     return shown if len(words) <= most else f"{shown} and {len(words) - most} more"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things in words: `1 point`, `2 points`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def quoted(text: str) -> str:
     """Return a tag or path for a message: control characters escaped, a long one shortened in the middle."""
     shown = repr(text)

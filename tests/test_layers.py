@@ -142,9 +142,25 @@ ALLOWED: dict[str, set[str]] = {
     },
     # Plain values of runs, which every output stands on: no terminal, no HTML, no options.
     "facts": {"wording", "analyse", "runs", "codec", "eventfile", "values", "errors", "paths", "numpy"},
+    # Files of other programs; neither the command line nor a terminal is known here.
+    "formats": {
+        "atomic_write",
+        "facts",
+        "analyse",
+        "runs",
+        "codec",
+        "eventfile",
+        "values",
+        "errors",
+        "numpy",
+        "matplotlib",
+        "PIL",
+        "pyarrow",
+    },
     "show": {
         "wording",
         "atomic_write",
+        "formats",
         "facts",
         "analyse",
         "runs",
@@ -157,9 +173,6 @@ ALLOWED: dict[str, set[str]] = {
         "paths",
         "_version",
         "numpy",
-        "matplotlib",
-        "PIL",
-        "pyarrow",
     },
     "__main__": {"show"},
     # Both halves: its trials record in processes of their own, and what they recorded is read back.
@@ -177,7 +190,7 @@ ALLOWED: dict[str, set[str]] = {
     },
 }
 WRITING = {"framework", "write", "collect", "profiler", "landscape", "testing"}
-READING = {"runs", "trace", "analyse", "facts", "show", "__main__"}
+READING = {"runs", "trace", "analyse", "facts", "formats", "show", "__main__"}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,14 @@
 """Examine this machine: installed versions, and trials of recording, training and profiling.
 
-Trials run in processes of their own, as MindSpore may end its process, already at its import. A trial leaves its result
-as JSON; what it recorded is read here as any run is. No text names the user, the host or their directories.
+The problem: a user whose records are missing wants to know what does not work here, and pastes the answer into an
+issue. MindSpore may end its process, already at its import.
+
+The strategy: trials run in processes of their own. A trial leaves its result as JSON, after each part, so that what
+worked is known of one that died; what it recorded is read here as any run is, and compared with what was written. No
+text names the user, the host or their directories.
+
+Rejected: asking for versions and drivers alone. They say what is installed, and not whether memory can be mapped twice,
+a worker starts, or a profile has steps.
 """
 
 from __future__ import annotations
@@ -18,16 +25,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
-from typing import Any
 
 import numpy as np
 
 from instrument._version import SUPPORTED_MINDSPORE, __version__
-from instrument.doctor.findings import FAILS, NOTE, WORKS, Failed, Finding, attempt
+from instrument.doctor.findings import FAILS, NOTE, WORKS, Expected, Failed, Finding, Result, attempt
 from instrument.runs.run import Run, read_run
 
 #: Distribution -> what it is needed for, where that is no part of the base install.
@@ -46,6 +52,7 @@ _BASE = ("numpy", "protobuf", "crc32c")
 _SECONDS = {"recording": 120.0, "training": 600.0}
 _LITTLE_ROOM_BYTES = 1 << 30
 _SHORT = 3
+_BUG = "This is a bug: please open an issue and paste the output above."
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Report:
     def is_well(self) -> bool:
         return all(finding.status != FAILS for finding in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         findings = [finding.to_dict() for finding in self.findings]
         return {"is_well": self.is_well, "system": self.system, "versions": self.versions, "findings": findings}
 
@@ -163,24 +170,21 @@ def _training(place: str) -> list[Finding]:
     return findings
 
 
-def _trial(name: str, place: str) -> tuple[Mapping[str, Any], list[Finding]]:
-    """Run a trial, and read back what it recorded; return its result and all findings."""
+def _trial(name: str, place: str) -> tuple[Result | None, list[Finding]]:
+    """Run a trial, and read back what it recorded; return its result, None if it failed, and all findings."""
     result_path = os.path.join(place, f"{name}.json")
     failure = _run(f"instrument.doctor.{name}", place, result_path, _SECONDS[name])
     try:
         with open(result_path, encoding="utf-8") as file:
-            result = json.load(file)
+            result: Result | None = json.load(file)
     except (OSError, ValueError):
-        result = {}
-    findings = [Finding(**fields) for fields in result.get("findings", ())]
-    if failure:
-        findings.append(
-            Finding(f"the trial of {name}", FAILS, failure, "Please report this, with all that stands here.")
-        )
-        return {}, findings
-    expected = result["expected"]
-    if expected:
-        findings.append(attempt(f"reading {name} back", partial(_read_back, place, expected)))
+        result = None
+    findings = [Finding(**fields) for fields in result["findings"]] if result else []
+    if failure or result is None:
+        findings.append(Finding(f"the trial of {name}", FAILS, failure or "it left no result", _BUG))
+        return None, findings
+    if result["expected"]:
+        findings.append(attempt(f"reading {name} back", partial(_read_back, place, result["expected"])))
     return result, findings
 
 
@@ -205,7 +209,7 @@ def _run(module: str, place: str, result_path: str, seconds: float) -> str:
     return f"it ended with {ended.returncode}: {last:.300}"
 
 
-def _read_back(place: str, expected: Mapping[str, Any]) -> str:
+def _read_back(place: str, expected: Expected) -> str:
     """Compare every run of a trial with what was written: the number of points of each tag, and their sum.
 
     Raises:

@@ -1,4 +1,7 @@
-"""Findings of a check of this machine, and the file in which a trial hands them to the process that started it."""
+"""Findings of a check of this machine, and the file in which a trial hands them to the process that started it.
+
+A check is a function that returns what it found in words, or raises. `attempt` alone turns errors into findings.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 WORKS, FAILS, NOTE = "works", "fails", "note"
 
@@ -28,6 +31,14 @@ class Finding:
         return asdict(self)
 
 
+class Result(TypedDict):
+    """What a trial leaves: its findings, what is to be read back, and how many processes record by default."""
+
+    findings: list[dict[str, Any]]
+    expected: Expected
+    processes: int
+
+
 class Failed(Exception):
     """A check that fails, with the reason in words."""
 
@@ -40,18 +51,15 @@ def attempt(name: str, check: Callable[[], str], advice: str = "") -> Finding:
     except Failed as failed:
         status, detail = FAILS, str(failed)
     except Exception as error:  # noqa: BLE001  what a machine may raise is what is looked for
-        status, detail = FAILS, error_text(error)
+        lines = str(error).strip().splitlines()
+        status, detail = FAILS, f"{type(error).__name__}: {lines[0] if lines else ''}"
     return Finding(name, status, detail, advice, time.perf_counter() - started)
 
 
-def error_text(error: Exception) -> str:
-    """Return the class of an error and the first line of its text."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
-
-
-def write_result(path: str, findings: Sequence[Finding], expected: Expected, **facts: Any) -> None:
-    """Write the result of a trial as JSON: its findings, and what is to be read back from its runs."""
-    result = {"findings": [finding.to_dict() for finding in findings], "expected": expected, **facts}
+def write_result(path: str, findings: Sequence[Finding], expected: Expected, processes: int = 0) -> None:
+    """Write the result of a trial as JSON."""
+    result: Result = {
+        "findings": [finding.to_dict() for finding in findings], "expected": expected, "processes": processes,
+    }  # fmt: skip
     with open(path, "w", encoding="utf-8") as file:
         json.dump(result, file)

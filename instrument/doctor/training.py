@@ -9,21 +9,12 @@ import os
 import statistics
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from instrument._version import SUPPORTED_MINDSPORE
-from instrument.doctor.findings import (
-    FAILS,
-    NOTE,
-    WORKS,
-    Expected,
-    Failed,
-    Finding,
-    attempt,
-    error_text,
-    write_result,
-)
+from instrument.doctor.findings import FAILS, NOTE, Expected, Failed, Finding, attempt, write_result
 
 _STEPS = 6
 _PROFILED = (3, 4)
@@ -52,20 +43,25 @@ def main() -> None:
 
 
 def _mindspore() -> Finding:
-    started = time.perf_counter()
-    try:
+    version: tuple[int, ...] = ()
+
+    def check() -> str:
+        nonlocal version
+        started = time.perf_counter()
         from instrument import framework
-    except Exception as error:  # noqa: BLE001  whatever keeps MindSpore from being imported
+
         seconds = time.perf_counter() - started
-        return Finding("MindSpore", FAILS, f"import: {error_text(error)}", "Install it anew.", seconds)
-    seconds = time.perf_counter() - started
-    version = framework.version()
-    detail = f"{version} on {framework.device_target()}, imported in {seconds:.1f} s"
+        version = tuple(int(part) for part in framework.version().split(".")[:2] if part.isdigit())
+        return f"{framework.version()} on {framework.device_target()}, imported in {seconds:.1f} s"
+
+    finding = attempt("MindSpore", check, "Install it anew.")
+    if finding.status == FAILS:
+        return replace(finding, detail=f"import: {finding.detail}")
     first, last = SUPPORTED_MINDSPORE
-    if not first <= tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) <= last:
-        tested = " to ".join(".".join(map(str, release)) for release in SUPPORTED_MINDSPORE)
-        return Finding("MindSpore", NOTE, detail, f"Tested are {tested}; another may work.", seconds)
-    return Finding("MindSpore", WORKS, detail, "", seconds)
+    if first <= version <= last:
+        return finding
+    tested = " to ".join(".".join(map(str, release)) for release in SUPPORTED_MINDSPORE)
+    return replace(finding, status=NOTE, advice=f"Tested are {tested}; another may work.")
 
 
 def _names() -> Finding:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 
 from instrument.analyse.layout import number
-from instrument.facts.describe import Row
-from instrument.facts.surface import Drawing, Floats, Point, checkpoints, highest, holes, is_inside, is_line, lowest
+from instrument.facts.rows import Extent, LandscapeFacts
+from instrument.facts.surface import (
+    Drawing,
+    Floats,
+    Point,
+    checkpoints,
+    convergence,
+    highest,
+    holes,
+    is_inside,
+    is_line,
+    lowest,
+    unit,
+)
 from instrument.values import LossSurface
 from instrument.wording import listed
 
@@ -26,9 +37,8 @@ _LISTED = 5
 _SHARES_SHOWN = 2
 
 
-def to_row(surface: LossSurface) -> Row:
+def to_row(surface: LossSurface) -> LandscapeFacts:
     """Return all but the grid itself."""
-    low, high = lowest(surface), highest(surface)
     return {
         "tag": surface.tag,
         "numbers": surface.numbers.tolist(),
@@ -36,9 +46,9 @@ def to_row(surface: LossSurface) -> Row:
         "rows": len(surface.y),
         "x": [float(surface.x[0]), float(surface.x[-1])],
         "y": [float(surface.y[0]), float(surface.y[-1])],
-        "lowest": None if low is None else low._asdict(),
-        "highest": None if high is None else high._asdict(),
-        "convergence": Point(*surface.convergence.tolist())._asdict() if surface.convergence.size else None,
+        "lowest": _fields(lowest(surface)),
+        "highest": _fields(highest(surface)),
+        "convergence": _fields(convergence(surface)),
         "holes": _hole_counts(surface.z),
         "explained": surface.explained.tolist(),
         "checkpoints": [checkpoint._asdict() for checkpoint in checkpoints(surface)],
@@ -47,11 +57,13 @@ def to_row(surface: LossSurface) -> Row:
     }
 
 
+def _fields(point: Point | None) -> dict[str, float] | None:
+    return None if point is None else point._asdict()
+
+
 def title(surface: LossSurface) -> str:
     """Return the tag and the interval of checkpoints."""
-    if not surface.numbers.size:
-        return surface.tag
-    return f"{surface.tag}: {_interval(surface)}"
+    return f"{surface.tag}: {_interval(surface)}" if surface.numbers.size else surface.tag
 
 
 def facts(surface: LossSurface) -> list[tuple[str, str]]:
@@ -63,7 +75,7 @@ def facts(surface: LossSurface) -> list[tuple[str, str]]:
         "x": _axis(surface.x),
         "y": _axis(surface.y),
         "loss": _losses(surface),
-        "convergence point": "" if is_line(surface) else _convergence(surface),
+        "convergence point": "" if is_line(surface) else _place(convergence(surface)),
         "unfinished": _unfinished(surface),
         "holes": _holes(surface),
         "outside the grid": _outside(surface),
@@ -74,19 +86,20 @@ def facts(surface: LossSurface) -> list[tuple[str, str]]:
     return [(name, text) for name, text in texts.items() if text]
 
 
-def path_rows(surface: LossSurface) -> list[list[Any]]:
+def path_rows(surface: LossSurface) -> list[list[str | float]]:
     """Return a row of names and a row for each checkpoint, without the columns that have no value."""
-    names = (str(surface.metadata.get("unit") or "number"), "x", "y", "loss on the plane", "true loss", "unexplained")
-    rows: list[list[Any]] = [list(checkpoint) for checkpoint in checkpoints(surface)]
-    kept = [index for index in range(len(names)) if not all(_is_nan(row[index]) for row in rows)]
-    return [[row[index] for index in kept] for row in [list(names), *rows]] if rows else []
+    names = (unit(surface), "x", "y", "loss on the plane", "true loss", "unexplained")
+    path = checkpoints(surface)
+    kept = [index for index in range(len(names)) if not all(_is_nan(checkpoint[index]) for checkpoint in path)]
+    rows: list[tuple[str | float, ...]] = [names, *path]
+    return [[row[index] for index in kept] for row in rows] if path else []
 
 
 def legend(drawing: Drawing) -> str:
     """Return the caption of a picture: the meaning of its colours and marks."""
     surface, scale = drawing.surface, drawing.scale
     is_plane = not is_line(surface)
-    words = [f"{'Colours' if is_plane else 'Heights'} are {drawing.what} on a {_SCALE_WORDS[scale.name]} scale"]
+    words = [f"{'Colours' if is_plane else 'Heights'} are {drawing.quantity} on a {_SCALE_WORDS[scale.name]} scale"]
     if scale.is_clipped:
         words[0] += f", on which the {scale.clipped} of {surface.z.size} points above {scale.high:.6g} look the same"
     if scale.suggests_log:
@@ -107,7 +120,7 @@ def _is_nan(value: object) -> bool:
 
 def _interval(surface: LossSurface) -> str:
     first, last = int(surface.numbers.min()), int(surface.numbers.max())  # a line begins at its end
-    return f"{surface.metadata.get('unit') or 'number'}s {first} to {last}"
+    return f"{unit(surface)}s {first} to {last}"
 
 
 def _explained(shares: Floats) -> str:
@@ -124,15 +137,11 @@ def _axis(axis: Floats) -> str:
 
 def _losses(surface: LossSurface) -> str:
     low, high = lowest(surface), highest(surface)
-    return f"{_place(low)} to {_place(high)}" if low is not None and high is not None else "none is finite"
+    return "none is finite" if low is None else f"{_place(low)} to {_place(high)}"
 
 
-def _place(point: Point) -> str:
-    return f"{number(point.loss)} at ({number(point.x)}, {number(point.y)})"
-
-
-def _convergence(surface: LossSurface) -> str:
-    return _place(Point(*surface.convergence.tolist())) if surface.convergence.size else ""
+def _place(point: Point | None) -> str:
+    return "" if point is None else f"{number(point.loss)} at ({number(point.x)}, {number(point.y)})"
 
 
 def _unfinished(surface: LossSurface) -> str:
@@ -158,7 +167,7 @@ def _outside(surface: LossSurface) -> str:
     )
 
 
-def _extent(values: Floats) -> Row:
+def _extent(values: Floats) -> Extent:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
     return {"lowest": low, "highest": high, "holes": _hole_counts(values)}

@@ -24,17 +24,18 @@ from typing import Any
 from instrument.wording import closest
 
 #: Computes the value of a node for a row.
-Rule = Callable[[Mapping[str, object]], Any]
+Rule = Callable[[Mapping[str, object]], object]
 #: Sections of a lineage, in the order in which a name is looked for.
 _ORDER = ("run", "path", "train", "eval", "best", "best_step", "custom", "dataset", "ran")
 _LONGEST = 2000
-_OPERATIONS: dict[type, Callable[[Any, Any], object]] = {
+_OPERATIONS: dict[type, Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
+Comparison = Callable[[Any, Any], bool]
+_COMPARISONS: dict[type, Comparison] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -186,9 +187,9 @@ def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
     return re.sub(r"`([^`]*)`", placeholder, text), quoted
 
 
-def _calculated(operation: Callable[[Any, Any], object], left: object, right: object) -> object:
+def _calculated(operation: Callable[[float, float], float], left: object, right: object) -> float | None:
     """Return the result; None if an operand is no number, or there is no result."""
-    if not all(isinstance(value, (int, float)) for value in (left, right)):
+    if not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
         return None
     try:
         return operation(left, right)
@@ -196,7 +197,7 @@ def _calculated(operation: Callable[[Any, Any], object], left: object, right: ob
         return None
 
 
-def _compared(test: Callable[[Any, Any], bool], left: object, right: object) -> bool:
+def _compared(test: Comparison, left: object, right: object) -> bool:
     if left is None or right is None:
         return False
     try:

@@ -1,16 +1,21 @@
-"""The runs that some paths mean, each with the name that all outputs give it."""
+"""Choose runs by paths, each with the name that all outputs give it, and tags by patterns."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.paths import absent
 from instrument.runs.folders import no_event_file
+from instrument.runs.frames import matches
 from instrument.runs.run import Run, Runs, find_runs, read_run
+from instrument.wording import nearest, quoted, quoted_list
+
+_GLOB = frozenset("*?[")
 
 
 class Selection(NamedTuple):
@@ -74,3 +79,45 @@ def with_names(located: Sequence[tuple[str, Run]]) -> list[tuple[str, Run]]:
 def _name(root: str, run: Run) -> str:
     below = os.path.relpath(run.path, root)
     return run.name if below == os.curdir else below
+
+
+# ---------------------------------------------------------------- tags
+
+
+@dataclass(frozen=True)
+class TagFilter:
+    """Chooses the tags that match one of `include`, or any if that is empty, and none of `exclude`.
+
+    A pattern matches a tag that is called so, and as a glob: `*` stands for any characters, `/` among them.
+    """
+
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+
+    def __call__(self, tags: Iterable[str]) -> list[str]:
+        """Return the tags that match, in their order."""
+        included = [tag for tag in tags if not self.include or _matches_one(tag, self.include)]
+        return [tag for tag in included if not _matches_one(tag, self.exclude)]
+
+    @property
+    def takes_all(self) -> bool:
+        """True if no pattern was given."""
+        return not self.include and not self.exclude
+
+    def no_match(self, run: Run, tags: Iterable[str] | None = None) -> str:
+        """Return the message that none of `tags` (default: all of the run) matches, with the first few of them."""
+        names = sorted({tag for names in run.tags().values() for tag in names} if tags is None else set(tags))
+        if len(self.include) == 1 and not self.exclude and not _GLOB.intersection(self.include[0]):
+            return f"run {run.name!r} has no tag {quoted(self.include[0])}; {nearest(self.include[0], names)}"
+        shown = quoted_list(names) or "none at all"
+        wanted = " or ".join(map(quoted, self.include)) or "all"
+        without = f" without {' and '.join(map(quoted, self.exclude))}" if self.exclude else ""
+        return f"run {run.name!r} has no tag that matches {wanted}{without}; it has {shown}"
+
+
+def _matches_one(tag: str, patterns: Iterable[str]) -> bool:
+    return any(matches(tag, pattern) for pattern in patterns)
+
+
+#: Takes every tag.
+ALL_TAGS = TagFilter()

@@ -76,6 +76,11 @@ def highest(surface: LossSurface) -> Point | None:
     return _at(surface, int(np.argmax(np.where(holes(surface), -np.inf, surface.z))))
 
 
+def convergence(surface: LossSurface) -> Point | None:
+    """Return the point of convergence, None if it is not known."""
+    return Point(*surface.convergence.tolist()) if surface.convergence.size else None
+
+
 def _at(surface: LossSurface, index: int) -> Point | None:
     row, column = divmod(index, len(surface.x))
     point = Point(float(surface.x[column]), float(surface.y[row]), float(surface.z[row, column]))
@@ -197,12 +202,12 @@ def _linear_below(values: Floats) -> float:
 
 
 class Drawing(NamedTuple):
-    """The content of one picture: `what` is the name of the values, `loss` or that of a metric."""
+    """The content of one picture: `quantity` is the name of the values, `loss` or that of a metric."""
 
     surface: LossSurface
     scale: Scale
     title: str
-    what: str = "loss"
+    quantity: str = "loss"
 
 
 #: Titles of the axes by the kind of plane.

@@ -1,7 +1,7 @@
 """HTML of runs and series for notebooks, by a renderer that the package's root sets.
 
 What reads does not import what shows. When the root (`instrument/__init__.py`) hands out its first name for reading, it
-names `instrument.show.html` as the renderer; that module is loaded when a notebook asks for HTML.
+names `instrument.show.notebook` as the renderer; that module is loaded when a notebook asks for HTML.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from instrument.show.cli import doctor, main
 from instrument.values import Event, Gap, MessageItem
 from tests.analyse.files import cpu_window, event_file
 from tests.docs.pages import ROOT
+from tests.formats.test_tensorboard import parts_without_place
 from tests.runs.build import framed, steps, write
 from tests.runs.test_tensorboard import FILE
 from tests.show.runs import START, every_kind, lineage, training
 from tests.show.surfaces import no_path, plane, write_run
-from tests.show.test_tensorboard import parts_without_place
 
 PAGE = ROOT / "docs" / "reference" / "output.md"
 GOLDEN = ROOT / "tests" / "golden" / "tensorboard"

@@ -19,8 +19,8 @@ import pytest
 
 from instrument.codec import lineage, schema
 from instrument.codec import text as text_codec
+from instrument.formats import export
 from instrument.runs.run import Run, read_run
-from instrument.show.formats import export
 from instrument.values import ArrayItem, Event, Histogram, MessageItem, Text, ValueItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target

@@ -24,7 +24,7 @@ import pytest
 from instrument.runs.run import Run, read_run
 from instrument.runs.tail import HANDOVER_S, Ending
 from instrument.show.cli import main
-from instrument.show.live import LiveDisplay
+from instrument.show.cli.follow import LiveDisplay
 from tests.runs.build import steps, write
 from tests.show.runs import every_kind, training
 

@@ -212,10 +212,10 @@ def test_what_the_picture_holds(tmp_path: Path) -> None:
     """A contour whose holes are masked, a surface, the path on both."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     from instrument.facts.surface import Drawing, Scale
-    from instrument.show import landscape_picture
+    from instrument.formats import landscape
 
     drawing = Drawing(plane(), Scale.of(plane()), "title")
-    figure = landscape_picture.figure(drawing)
+    figure = landscape.figure(drawing)
     contour, bar, surface = figure.axes
     mesh = contour.collections[0]
     assert mesh.get_array().mask.tolist() == [[False] * 3 + [True]] * 2 + [[False, False, True, False]]

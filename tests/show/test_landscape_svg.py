@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from instrument.show import landscape_svg
-from instrument.show.landscape_svg import contour_lines
+from instrument.show import charts, landscape
+from instrument.show.landscape import contour_lines
 
 X, Y = np.array([0.0, 1.0]), np.array([0.0, 10.0])
 
@@ -76,8 +76,8 @@ def test_a_single_row_has_no_lines() -> None:
 
 def test_colours() -> None:
     """From dark to light, black where there is no share."""
-    assert landscape_svg.hexes(2) == ["#440154", "#fde725"]
-    assert landscape_svg.colours(np.array([[0.0, math.nan]])).tolist() == [[[0x44, 0x01, 0x54], [0, 0, 0]]]
+    assert landscape.hexes(2) == ["#440154", "#fde725"]
+    assert landscape.colours(np.array([[0.0, math.nan]])).tolist() == [[[0x44, 0x01, 0x54], [0, 0, 0]]]
 
 
 @pytest.mark.parametrize(
@@ -91,4 +91,4 @@ def test_colours() -> None:
 )
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
     """And lie between the ends, these included."""
-    assert landscape_svg.ticks(low, high) == pytest.approx(expected, abs=1e-20)
+    assert charts.ticks(low, high) == pytest.approx(expected, abs=1e-20)

@@ -15,7 +15,7 @@ import pytest
 import instrument
 from instrument import Run, find_runs
 from instrument.runs.run import Runs, read_run
-from instrument.show import html
+from instrument.show import notebook
 from instrument.values import Event
 from tests.runs.build import write
 from tests.show.runs import EVIL, START, every_kind, lineage, three, training
@@ -70,7 +70,7 @@ def test_a_run_is_a_table_with_curves(tmp_path: Path) -> None:
 
 def test_the_exact_html_of_a_small_table() -> None:
     """No script, no class, no style sheet."""
-    assert html.lineage({"train": {"rate": 0.5, "net": "<b>"}}) == (
+    assert notebook.lineage({"train": {"rate": 0.5, "net": "<b>"}}) == (
         "<table><caption>lineage</caption><thead><tr><th>name</th><th>value</th></tr></thead><tbody>"
         '<tr><td style="text-align:left">train.rate</td><td style="text-align:left">0.5</td></tr>'
         '<tr><td style="text-align:left">train.net</td><td style="text-align:left">&lt;b&gt;</td></tr>'
@@ -173,7 +173,7 @@ def test_what_is_read_shows_itself_with_no_extension_loaded(tmp_path: Path, run_
 import sys
 from instrument import read
 run = read({str(tmp_path / "r")!r})
-print("instrument.show.html" in sys.modules)
+print("instrument.show.notebook" in sys.modules)
 for thing in (run, run.scalars("loss/auto"), run.lineage, read({str(tmp_path)!r})):
     print(thing._repr_html_().startswith(("<table>", "<div>")))
 """

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from instrument.analyse.layout import columns
-from instrument.show import progress as module
+from instrument.show import terminal as module
 from instrument.show.cli import main
-from instrument.show.progress import Progress, in_bytes
-from instrument.show.terminal import tell
+from instrument.show.terminal import Progress, in_bytes, tell
 from tests.show.kinds import RUNS
 
 

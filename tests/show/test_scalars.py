@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from instrument import read
-from instrument.facts import directions
+from instrument.facts import compare
 from instrument.show.cli import main
 from instrument.values import Event
 from tests.runs.build import steps, write
@@ -397,4 +397,4 @@ def test_names_that_would_be_the_same_begin_higher_up(tmp_path: Path, capsys: py
 def test_the_name_of_a_tag_says_which_value_is_best() -> None:
     """The greatest of an accuracy, the least of a loss; parts of words do not count."""
     tags = ("eval/accuracy/auto", "topAcc", "F1_macro", "val.mIoU", "loss/auto", "accumulated_error", "mapping")
-    assert [directions.is_more_better(tag) for tag in tags] == [True, True, True, False, False, False, False]
+    assert [compare.is_more_better(tag) for tag in tags] == [True, True, True, False, False, False, False]

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from instrument.show.tables import columns, escape, name, number, table
+from instrument.analyse.layout import columns, escape, name, number
+from instrument.show.terminal import table
 
 
 @pytest.mark.parametrize(

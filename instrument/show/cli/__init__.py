@@ -2,8 +2,8 @@
 
 The problem: fourteen verbs share options, ways to print and ways to fail, and `instrument --help` must answer at once.
 
-The strategy: a module of a verb has `configure(parser)`, which adds its arguments, and `run(arguments)`, which prints
-and returns the exit status. Only the module of the verb in use is imported. A verb that cannot go on raises
+The strategy: a module of a verb lists its `ARGUMENTS` and `EXAMPLES`, and has `run(arguments)`, which prints and
+returns the exit status. Only the module of the verb in use is imported. A verb that cannot go on raises
 `InstrumentError` or `OSError`; `main` alone turns errors into a sentence and a status. A verb reports a wrong call by
 `arguments.wrong_call(message)`, which prints its usage and ends it.
 
@@ -32,7 +32,6 @@ from instrument import paths
 from instrument._version import __version__
 from instrument.analyse.layout import RED, WRAP, Column, Screen, prose, table
 from instrument.errors import InstrumentError
-from instrument.show.cli.examples import EXAMPLES
 from instrument.show.terminal import screen, tell
 from instrument.wording import did_you_mean
 
@@ -168,10 +167,12 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         description=f"{summary[0].upper()}{summary[1:]}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(wrong_call=parser.error)
-    import_module(f"instrument.show.cli.{f'{verb}_' if keyword.iskeyword(verb) else verb}").configure(parser)
-    examples = EXAMPLES.get(verb, ())
-    if examples:
-        lines = [f"  # {meaning}\n  instrument {call}" for call, meaning in examples]
-        parser.epilog = "\n\n".join([*([parser.epilog] if parser.epilog else []), "examples:", *lines])
+    module = import_module(f"instrument.show.cli.{f'{verb}_' if keyword.iskeyword(verb) else verb}")
+    for entry in module.ARGUMENTS:
+        group = parser.add_mutually_exclusive_group() if isinstance(entry, list) else parser
+        for add in entry if isinstance(entry, list) else [entry]:
+            add(group)
+    parser.set_defaults(command=module.run, wrong_call=parser.error)
+    examples = [f"  # {meaning}\n  instrument {call}" for call, meaning in module.EXAMPLES]
+    parser.epilog = "\n\n".join([*filter(None, [getattr(module, "EPILOG", "")]), "examples:", *examples])
     return parser

@@ -8,77 +8,79 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from instrument.analyse.layout import Cell, escape, name
 from instrument.atomic_write import replacing
 from instrument.errors import NoSuchRun
 from instrument.facts import landscapes
-from instrument.facts.describe import Row
+from instrument.facts.rows import Row
 from instrument.facts.surface import SCALES, Drawing, Scale, check
+from instrument.formats import landscape as files
 from instrument.runs.run import Run
-from instrument.show import landscape_files, landscape_page, landscape_picture
-from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_or_raise
-from instrument.show.output import add_output_options, print_json, print_records
-from instrument.show.tables import escape, name, prose, table
+from instrument.show import landscape as page
+from instrument.show.cli import options
+from instrument.show.cli.output import put
+from instrument.show.terminal import prose, table, tell
 from instrument.values import LossSurface
+from instrument.wording import counted
 
 _EXPORTS: dict[str, Callable[[LossSurface], bytes]] = {
-    ".vtp": landscape_files.to_vtp,
-    ".csv": landscape_files.to_csv,
-    ".npz": landscape_files.to_npz,
+    ".vtp": files.to_vtp,
+    ".csv": files.to_csv,
+    ".npz": files.to_npz,
 }
 _PICTURES = (".png", ".svg", ".pdf")
 _PAGE = ".html"
 _LOSS = "loss"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
-    what = "write a picture (.png, .svg, .pdf), a page (.html), or the values (.csv, .npz, .vtp for ParaView)"
-    parser.add_argument("-o", "--output", metavar="OUT", help=what)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--index", type=int, metavar="N", help="which landscape, from 0; -1 is the last")
-    which.add_argument("--interval", metavar="A..B", help="the one of the checkpoints from A to B, or of A,B,C,...")
-    parser.add_argument("--metric", metavar="NAME", help="in pictures and pages, draw this metric instead of the loss")
-    parser.add_argument("--scale", choices=SCALES, help="of pictures and pages (default: auto)")
-    parser.add_argument("--clip", type=float, metavar="LOSS", help="draw all above alike (default: far outliers)")
-    add_output_options(parser, "what is known of the landscapes")
-    parser.set_defaults(command=run)
+_OUT = "write a picture (.png, .svg, .pdf), a page (.html), or the values (.csv, .npz, .vtp for ParaView)"
+_INTERVAL = "the one of the checkpoints from A to B, or of A,B,C,..."
+_METRIC = "in pictures and pages, draw this metric instead of the loss"
+ARGUMENTS = (
+    options.RUNS,
+    options.argument("-o", "--output", metavar="OUT", help=_OUT),
+    [
+        options.argument("--index", type=int, metavar="N", help="which landscape, from 0; -1 is the last"),
+        options.argument("--interval", metavar="A..B", help=_INTERVAL),
+    ],
+    options.argument("--metric", metavar="NAME", help=_METRIC),
+    options.argument("--scale", choices=SCALES, help="of pictures and pages (default: auto)"),
+    options.argument("--clip", type=float, metavar="LOSS", help="draw all above alike (default: far outliers)"),
+    options.printed("what is known of the landscapes"),
+)
+EXAMPLES = (
+    ("landscape runs/adam", "the landscapes of a run, in words"),
+    ("landscape runs/adam -o plane.html", "a page with the surface"),
+    ("landscape runs/adam -o plane.vtp", "the values, for ParaView"),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
     wrong = _wrong(arguments)
     if wrong:
         arguments.wrong_call(wrong)
-    runs = OpenedRuns(arguments.runs)
+    runs = options.OpenedRuns(arguments.runs)
     if arguments.output is not None and len(runs) > 1:
         arguments.wrong_call(f"--output is of one run, and there are {len(runs)}; give the directory of one")
-    texts, rows, lacking = list[str](), list[Row](), list[NoSuchRun]()
-    for run_name, opened in runs.quietly():
-        try:
-            chosen = _chosen(opened, arguments)
-        except NoSuchRun as error:
-            lacking.append(error)
-            continue
-        if arguments.output is not None:
-            content = _content(arguments, opened, chosen[0][1])
-            with replacing(arguments.output) as file:
-                file.write(content)
-            texts.append(prose(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}", "  "))
-        else:
-            texts += [_heading(opened), *(_text(index, surface) for index, surface in chosen)]
-        head = {"run": run_name, "path": opened.path, "file": arguments.output}
-        rows += [{**head, "index": index, **landscapes.to_row(surface)} for index, surface in chosen]
-    status = tell_or_raise(lacking, bool(rows))
-    if arguments.json:
-        print_json(rows)
-    elif arguments.csv:
-        print_records(rows)
+    results = runs.results(lambda run_name, opened: _result(arguments, run_name, opened))
+    rows = [row for _, some in results for row in some]
+    put(arguments, rows, (text for texts, _ in results for text in texts), rows)
+    return runs.status
+
+
+def _result(arguments: argparse.Namespace, run_name: str, opened: Run) -> tuple[list[str], list[Row]]:
+    """Write the output file, if one is asked for; return the texts and the rows of the landscapes of a run."""
+    chosen = _chosen(opened, arguments)
+    if arguments.output is None:
+        texts = [_heading(opened), *(_text(index, surface) for index, surface in chosen)]
     else:
-        print("\n\n".join(texts))
-    return runs.status or status
+        content = _content(arguments, opened, chosen[0][1])
+        with replacing(arguments.output) as file:
+            file.write(content)
+        texts = [prose(f"{escape(arguments.output)}: {escape(landscapes.title(chosen[0][1]))}", "  ")]
+    head = {"run": run_name, "path": opened.path, "file": arguments.output}
+    return texts, [{**head, "index": index, **landscapes.to_row(surface)} for index, surface in chosen]
 
 
 def _wrong(arguments: argparse.Namespace) -> str:
@@ -165,18 +167,18 @@ def _content(arguments: argparse.Namespace, opened: Run, surface: LossSurface) -
         return _EXPORTS[suffix](surface)
     drawing = _drawing(opened, surface, arguments)
     if suffix == _PAGE:
-        page = landscape_page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
-        return page.encode(errors="backslashreplace")
-    return landscape_picture.picture(drawing, suffix[1:])
+        html = page.html(drawing, opened.path, landscapes.facts(surface), landscapes.path_rows(surface))
+        return html.encode(errors="backslashreplace")
+    return files.picture(drawing, suffix[1:])
 
 
 def _drawing(opened: Run, surface: LossSurface, arguments: argparse.Namespace) -> Drawing:
-    what = arguments.metric or _LOSS
+    quantity = arguments.metric or _LOSS
     title = f"{opened.name}, {landscapes.title(surface)}"
     if arguments.metric is not None:
         surface = _of_metric(surface, arguments.metric)
-        title = f"{what} of {title}"
-    return Drawing(surface, Scale.of(surface, arguments.scale or SCALES[0], arguments.clip), title, what)
+        title = f"{quantity} of {title}"
+    return Drawing(surface, Scale.of(surface, arguments.scale or SCALES[0], arguments.clip), title, quantity)
 
 
 def _of_metric(surface: LossSurface, metric: str) -> LossSurface:
@@ -192,8 +194,8 @@ def _of_metric(surface: LossSurface, metric: str) -> LossSurface:
 
 
 def _heading(opened: Run) -> str:
-    count = len(opened.landscapes)
-    return prose(f"{count} landscape{'s' * (count != 1)} of {name(opened.name)} in {escape(opened.path)}", "  ")
+    count = counted(len(opened.landscapes), "landscape")
+    return prose(f"{count} of {name(opened.name)} in {escape(opened.path)}", "  ")
 
 
 def _text(index: int, surface: LossSurface) -> str:
@@ -203,9 +205,9 @@ def _text(index: int, surface: LossSurface) -> str:
     lines += [prose(f"   {name(fact).ljust(width)}  {escape(text)}", " " * min(width + 5, 20)) for fact, text in facts]
     rows = landscapes.path_rows(surface)
     if rows:
-        lines += ["", table([escape(cell.upper()) for cell in rows[0]], [_cells(row) for row in rows[1:]], "   ")]
+        lines += ["", table([escape(str(cell).upper()) for cell in rows[0]], [_cells(row) for row in rows[1:]], "   ")]
     return "\n".join(lines)
 
 
-def _cells(row: list[Any]) -> list[Any]:
+def _cells(row: list[str | float]) -> list[Cell]:
     return [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in row]

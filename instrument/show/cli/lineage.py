@@ -5,37 +5,44 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from instrument.analyse.layout import WRAP, Cell, Column, name, number
 from instrument.errors import NoSuchRun
-from instrument.facts import directions, query, tags
-from instrument.facts.describe import Row, leaves
-from instrument.show import options, output
-from instrument.show.opened_runs import PATHS, OpenedRuns
-from instrument.show.tables import WRAP, Cell, Column, name, number, table
+from instrument.facts import query
+from instrument.facts.compare import best
+from instrument.facts.describe import leaves
+from instrument.facts.rows import Row
+from instrument.facts.selection import TagFilter
+from instrument.show.cli import options
+from instrument.show.cli.output import put
+from instrument.show.terminal import table
 
 _OWN = ("run", "path")
 #: The tags whose best values are shown unless others are named: what is measured beside the training.
 _METRICS = ("eval/*",)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="DIR", nargs="*", default=["."], help=f"{PATHS} (default: here)")
-    expression = "only runs for which this holds, as in 'learning_rate < 0.1 and accuracy > 0.9'"
-    parser.add_argument("--where", metavar="EXPRESSION", help=expression)
-    parser.add_argument("--sort", metavar="NAME", help="in the order of this column")
-    parser.add_argument("--descending", action="store_true", help="with --sort: the greatest first")
-    columns = "only these columns, separated by commas; otherwise those in which the runs differ come first"
-    parser.add_argument("--columns", metavar="NAMES", help=columns)
-    text = f"with the best values of tags that match, and their steps (default: {', '.join(_METRICS)})"
-    options.add_tag_options(parser, text)
-    options.add_direction_options(parser)
-    output.add_output_options(parser, "the runs with all that is known of them")
-    parser.set_defaults(command=run)
+_WHERE = "only runs for which this holds, as in 'learning_rate < 0.1 and accuracy > 0.9'"
+_COLUMNS = "only these columns, separated by commas; otherwise those in which the runs differ come first"
+ARGUMENTS = (
+    options.DIRECTORIES,
+    options.argument("--where", metavar="EXPRESSION", help=_WHERE),
+    options.argument("--sort", metavar="NAME", help="in the order of this column"),
+    options.flag("--descending", "with --sort: the greatest first"),
+    options.argument("--columns", metavar="NAMES", help=_COLUMNS),
+    *options.tags(f"with the best values of tags that match, and their steps (default: {', '.join(_METRICS)})"),
+    *options.DIRECTIONS,
+    options.printed("the runs with all that is known of them"),
+)
+EXAMPLES = (
+    ("lineage runs --sort accuracy --descending", "the best run first"),
+    ("lineage runs --where 'learning_rate < 0.1'", "some of the runs"),
+    ("lineage runs --columns optimizer,accuracy", "some of the columns"),
+    ("lineage runs --tag 'loss/*' --sort loss/auto", "by the best value of a tag"),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.descending and arguments.sort is None:
         arguments.wrong_call("--descending is for --sort; give it too")
-    runs = OpenedRuns(arguments.paths)
+    runs = options.OpenedRuns(arguments.paths)
     rows = list(_rows(arguments, runs))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     try:
@@ -48,19 +55,15 @@ def run(arguments: argparse.Namespace) -> int:
     if not chosen:
         raise NoSuchRun(f"none of {len(rows)} runs in {' '.join(arguments.paths)}: {arguments.where}")
     shown = [*_OWN, *(column for column in wanted or columns if column not in _OWN)]
-    if arguments.json:
-        output.print_json([{column: row[column] for column in shown if column in row} for row in chosen])
-    elif arguments.csv:
-        output.print_records(chosen, shown)
-    else:
-        print("\n\n".join(_texts(chosen, wanted, columns)))
+    result = [{column: row[column] for column in shown if column in row} for row in chosen]
+    put(arguments, result, _texts(chosen, wanted, columns), chosen, shown)
     return runs.status
 
 
-def _rows(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[Row]:
+def _rows(arguments: argparse.Namespace, runs: options.OpenedRuns) -> Iterator[Row]:
     wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
     if not arguments.tag:
-        wanted = tags.TagFilter(_METRICS, wanted.exclude)
+        wanted = TagFilter(_METRICS, wanted.exclude)
     lacking, count = list[str](), 0
     for run_name, opened in runs:
         count += 1
@@ -69,8 +72,8 @@ def _rows(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[Row]:
             lacking.append(wanted.no_match(opened, names))
         row = {"run": run_name, "path": opened.path, **dict(leaves(opened.lineage))}
         for tag in wanted(names):
-            best = directions.best(opened.scalars(tag), direction(tag))
-            row |= {f"{key}.{tag}": best[key] for key in ("best", "best_step")}
+            extreme = best(opened.scalars(tag), direction(tag))
+            row |= {f"best.{tag}": extreme["best"], f"best_step.{tag}": extreme["best_step"]}
         yield row
     if lacking and len(lacking) == count:
         raise NoSuchRun(lacking[-1])
@@ -101,7 +104,7 @@ def _texts(rows: list[Row], wanted: list[str], columns: list[str]) -> Iterator[s
     differing = wanted or [column for column in recorded if len({_cell(row.get(column)) for row in rows}) > 1]
     differing = [column for column in differing if column != "run"]
     heads = [Column("RUN", 0), *(Column(_short(column, columns), _rank(column)) for column in differing)]
-    yield table(heads, [[name(row["run"]), *(_cell(row.get(column)) for column in differing)] for row in rows])
+    yield table(heads, [[name(str(row["run"])), *(_cell(row.get(column)) for column in differing)] for row in rows])
     same = [] if wanted else [column for column in recorded if column not in differing]
     if same:
         title = "THE SAME IN ALL" if len(rows) > 1 else "OF THIS RUN"

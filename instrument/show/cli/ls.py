@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import cast
 
-from instrument.facts import describe
+from instrument.analyse.layout import WHOLE, Cell, Column, name
+from instrument.facts.describe import listing, listing_nonfinite_text, losses_text, notable_state, tags_text
+from instrument.facts.rows import Listing
 from instrument.runs.index import Index
 from instrument.runs.points import clock
 from instrument.runs.starts import RUNNING
-from instrument.show import output
-from instrument.show.opened_runs import PATHS, OpenedRuns
-from instrument.show.tables import WHOLE, Cell, Column, name, table
+from instrument.show.cli import options
+from instrument.show.cli.output import put
+from instrument.show.terminal import table
 from instrument.values import KINDS, LINEAGE_KINDS
+from instrument.wording import counted
 
+ARGUMENTS = (options.DIRECTORIES, options.printed("the runs"))
+EXAMPLES = (
+    ("ls", "the runs here and below"),
+    ("ls runs --json", "the same, for programs"),
+)
 _KINDS = [kind for kind in (*KINDS, "profile") if kind not in LINEAGE_KINDS]
 _COLUMNS = (
     "run", "path", "ranks", "state", *(f"tags.{kind}" for kind in _KINDS), "first_step", "last_step", "last_wall_time",
@@ -24,61 +33,50 @@ _COUNTS = (
 )  # fmt: skip
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="DIR", nargs="*", default=["."], help=f"{PATHS} (default: here)")
-    output.add_output_options(parser, "the runs")
-    parser.set_defaults(command=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    runs = OpenedRuns(arguments.paths)
+    runs = options.OpenedRuns(arguments.paths)
     facts = _facts(runs)
-    if arguments.json:
-        output.print_json([row for _, row in facts])
-    elif arguments.csv:
-        output.print_records((row for _, row in facts), (*_COLUMNS, *_COUNTS))
-    else:
-        shown = [_row(losses, row) for losses, row in facts]
-        heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
-        laid_out = [Column(head, 6, WHOLE) if head == "LAST" else head for head in heads]
-        print(table(laid_out, [[cells[head] for head in heads] for cells in shown]))
+    rows = (row for _, row in facts)
+    put(arguments, rows, _texts(facts), rows, (*_COLUMNS, *_COUNTS))
     return runs.status
 
 
-def _facts(runs: OpenedRuns) -> Iterator[tuple[str, describe.Row]]:
+def _facts(runs: options.OpenedRuns) -> Iterator[tuple[str, Listing]]:
     """Yield the losses in words and the listing of each run, from the index if it is up to date."""
     index = Index(runs.paths, "ls")
     for run_name, run in runs.quietly():
         kept = index.facts(run)
         if kept is None:
-            kept = {"losses": describe.losses_text(run), "row": describe.listing(run, run_name)}
+            kept = {"losses": losses_text(run), "row": listing(run, run_name)}
             if kept["row"]["state"] != RUNNING:  # that ends without a change of the files
                 index.keep(run, kept)
-        yield kept["losses"], {**kept["row"], "run": run_name, "path": run.path}
+        yield kept["losses"], {**cast(Listing, kept["row"]), "run": run_name, "path": run.path}
     index.save()
 
 
-def _superseded(facts: describe.Row) -> str:
-    count = facts["superseded_points"]
-    return f"{count} superseded point{'s' * (count != 1)}" if count else ""
+def _texts(facts: Iterable[tuple[str, Listing]]) -> Iterator[str]:
+    shown = [_cells(losses, row) for losses, row in facts]
+    heads = [head for head in shown[0] if head != "RANKS" or any(cells[head] for cells in shown)]
+    laid_out = [Column(head, 6, WHOLE) if head == "LAST" else head for head in heads]
+    yield table(laid_out, [[cells[head] for head in heads] for cells in shown])
 
 
-def _row(losses: str, facts: describe.Row) -> dict[str, Cell]:
-    tags = ", ".join(f"{count} {kind}" for kind, count in facts["tags"].items())
-    ranks = len(facts["ranks"])
-    row: dict[str, Cell] = {"RUN": name(facts["run"]), "RANKS": ranks if ranks > 1 else ""}
-    notes = ", ".join(
-        filter(
-            None,
-            [
-                describe.notable_state(facts["state"]),
-                describe.listing_nonfinite_text(facts),
-                _superseded(facts),
-                losses,
-            ],
-        )
-    )
-    row |= {"TAGS": tags or "-", "STEPS": "-", "LAST": "-", "NOTES": notes}
-    if facts["first_step"] is not None:
-        row |= {"STEPS": f"{facts['first_step']}..{facts['last_step']}", "LAST": clock(facts["last_wall_time"])}
-    return row
+def _cells(losses: str, row: Listing) -> dict[str, Cell]:
+    superseded = row["superseded_points"]
+    notes = [
+        notable_state(row["state"]),
+        listing_nonfinite_text(row),
+        counted(superseded, "superseded point") if superseded else "",
+        losses,
+    ]
+    steps, last = "-", "-"
+    if row["last_wall_time"] is not None:
+        steps, last = f"{row['first_step']}..{row['last_step']}", clock(row["last_wall_time"])
+    return {
+        "RUN": name(row["run"]),
+        "RANKS": len(row["ranks"]) if len(row["ranks"]) > 1 else "",
+        "TAGS": tags_text(row) or "-",
+        "STEPS": steps,
+        "LAST": last,
+        "NOTES": ", ".join(filter(None, notes)),
+    }

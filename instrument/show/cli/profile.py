@@ -8,30 +8,72 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from instrument.analyse import advice, chrome_trace, pipeline, report, save
+from instrument.analyse.layout import escape
 from instrument.analyse.profile import Profile, profile
 from instrument.analyse.table import ROW_LIMIT, Table
-from instrument.facts.describe import Row
-from instrument.show import output
-from instrument.show.tables import escape, prose
-from instrument.show.terminal import screen, tell
+from instrument.show.cli import options
+from instrument.show.cli.output import put
+from instrument.show.terminal import prose, screen, tell
 
 _ADVICE = "advice"
 _TIMELINES = (".json", ".json.gz")
-#: Option -> its tables.
-_TABLES: dict[str, Callable[[Profile], list[Table]]] = {
-    "steps": lambda found: [found.step_parts, found.steps],
-    "ops": lambda found: [found.sides, found.operator_types, found.operators],
-    "data": lambda found: [pipeline.queues(found.capture), found.batches, found.pipeline],
-    "memory": lambda found: [found.memory_peaks, found.memory],
-    _ADVICE: lambda found: [_advice(found)],
+
+
+class _Tables(NamedTuple):
+    """The help of an option, and its tables of a profile."""
+
+    help: str
+    of: Callable[[Profile], list[Table]]
+
+
+_TABLES = {
+    "steps": _Tables(
+        "the steps and their parts: waiting, forward and backward, tail",
+        lambda profile: [profile.step_parts, profile.steps],
+    ),
+    "ops": _Tables(
+        "the operators, by name, by type and by where they run",
+        lambda profile: [profile.sides, profile.operator_types, profile.operators],
+    ),
+    "data": _Tables(
+        "the data pipeline: whether the training waits for it, and for which stage",
+        lambda profile: [pipeline.queues(profile.capture), profile.batches, profile.pipeline],
+    ),
+    "memory": _Tables(
+        "memory over time, and its peaks",
+        lambda profile: [profile.memory_peaks, profile.memory],
+    ),
+    _ADVICE: _Tables("what to do about it", lambda profile: [_advice(profile)]),
 }
-_HELP = {
-    "steps": "the steps and their parts: waiting, forward and backward, tail",
-    "ops": "the operators, by name, by type and by where they run",
-    "data": "the data pipeline: whether the training waits for it, and for which stage",
-    "memory": "memory over time, and its peaks",
-    _ADVICE: "what to do about it",
+#: Reason for which a timeline leaves events out -> in words.
+_LEFT_OUT = {
+    "zero_timestamp": "events without a start (a time of zero)",
+    "open": "events without an end",
+    "negative": "events with a negative duration",
+    "too_long": "events that last more than eleven days",
 }
+_SOURCES = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
+_TIMELINE = "write the timeline for Perfetto to OUT (.json or .json.gz)"
+_WINDOW = "which window (default: -1, the last one)"
+_DEVICE = "which device, of BASE too (default: the first of each)"
+_ROWS = "rows of a table; 0 shows all of them"
+ARGUMENTS = (
+    options.argument("path", metavar="PATH", help=_SOURCES),
+    *(options.flag(f"--{option}", f"show {tables.help}") for option, tables in _TABLES.items()),
+    options.argument("--compare", metavar="BASE", help="show the differences from BASE (its last window)"),
+    options.argument("--timeline", metavar="OUT", help=_TIMELINE),
+    options.printed("the tables of these, or all of the profile,"),
+    options.argument("--window", metavar="N", type=int, default=-1, help=_WINDOW),
+    options.argument("--device", metavar="N", type=int, help=_DEVICE),
+    options.argument("--base-device", metavar="N", type=int, help="with --compare: another device of BASE"),
+    options.argument("--rows", metavar="N", type=int, default=ROW_LIMIT, help=_ROWS),
+)
+EXAMPLES = (
+    ("profile runs/adam", "the report: steps, operators, data, advice"),
+    ("profile runs/adam --ops --rows 0", "all operators"),
+    ("profile runs/new --compare runs/old", "what became faster or slower"),
+    ("profile runs/adam --timeline t.json.gz", "a timeline for https://ui.perfetto.dev"),
+)
 
 
 class _Section(NamedTuple):
@@ -41,22 +83,6 @@ class _Section(NamedTuple):
     tables: list[Table]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    sources = "a trace event file, a run, or a directory of raw files (a job's, *_ascend_ms, PROF_*)"
-    parser.add_argument("path", metavar="PATH", help=sources)
-    for option in _TABLES:
-        parser.add_argument(f"--{option}", action="store_true", help=f"show {_HELP[option]}")
-    parser.add_argument("--compare", metavar="BASE", help="show the differences from BASE (its last window)")
-    parser.add_argument("--timeline", metavar="OUT", help="write the timeline for Perfetto to OUT (.json or .json.gz)")
-    output.add_output_options(parser, "the tables of these, or all of the profile,")
-    parser.add_argument("--window", metavar="N", type=int, default=-1, help="which window (default: -1, the last one)")
-    device = "which device, of BASE too (default: the first of each)"
-    parser.add_argument("--device", metavar="N", type=int, help=device)
-    parser.add_argument("--base-device", metavar="N", type=int, help="with --compare: another device of BASE")
-    parser.add_argument("--rows", metavar="N", type=int, default=ROW_LIMIT, help="rows of a table; 0 shows all of them")
-    parser.set_defaults(command=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
     chosen = [option for option in _TABLES if getattr(arguments, option)]
     wrong = _wrong(arguments)
@@ -64,19 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.wrong_call(wrong)
     opened = profile(arguments.path, arguments.window, arguments.device)
     base = _base(arguments)
-    sections = [_Section("", _TABLES[option](opened)) for option in chosen]
+    sections = [_Section("", _TABLES[option].of(opened)) for option in chosen]
     if base is not None:
         comparison = opened.compare(base)
         sections.append(_Section(comparison.title, [*comparison.tables(), comparison.operators]))
     written = None if arguments.timeline is None else chrome_trace.write(opened.captures, arguments.timeline)
-    if arguments.json:
-        output.print_json(_json(opened, base, sections, arguments.timeline, written))
-    elif arguments.csv:
-        tables = _shown(opened, sections)
-        columns = list(dict.fromkeys(column for table in tables for column in table.columns))
-        output.print_tables({table.name: table.records() for table in tables}, columns)
-    else:
-        print("\n\n".join(_texts(opened, sections, arguments, written)))
+    shown = _shown(opened, sections) if arguments.csv else []
+    columns = list(dict.fromkeys(column for table in shown for column in table.columns))
+    rows = {table.name: table.records() for table in shown}
+    result = _result(opened, base, sections, arguments.timeline, written) if arguments.json else {}
+    put(arguments, result, _texts(opened, sections, arguments, written), rows, columns)
     has_report = not sections and written is None
     if not has_report or arguments.json:
         _tell_choice(opened)
@@ -125,13 +148,13 @@ def _shown(opened: Profile, sections: list[_Section]) -> list[Table]:
     return list(dict.fromkeys(table for section in sections for table in section.tables)) or save.tables(opened)
 
 
-def _json(
+def _result(
     opened: Profile,
     base: Profile | None,
     sections: list[_Section],
     path: str | None,
     written: chrome_trace.Written | None,
-) -> Row:
+) -> dict[str, object]:
     result = _window(opened)
     if base is not None:
         result["base"] = _window(base)
@@ -143,7 +166,7 @@ def _json(
     return result
 
 
-def _window(opened: Profile) -> Row:
+def _window(opened: Profile) -> dict[str, object]:
     """Return which window of which device a profile is of."""
     run = os.path.basename(os.path.abspath(opened.path))
     where = {"run": run, "path": opened.path, "window": opened.number}
@@ -183,19 +206,10 @@ def _tell_incomplete(opened: Profile, is_told: bool) -> None:
         tell(f"window {opened.number} is not complete{f': {reason}' if reason else ''}")
 
 
-#: Reason for which a timeline leaves events out -> in words.
-_LEFT_OUT = {
-    "zero_timestamp": "events without a start (a time of zero)",
-    "open": "events without an end",
-    "negative": "events with a negative duration",
-    "too_long": "events that last more than eleven days",
-}
-
-
 def _tell_losses(opened: Profile, written: chrome_trace.Written | None, has_report: bool) -> None:
     """Print what is not in the output, unless the report has said so."""
-    for what, amount in (written.left_out if written is not None else {}).items():
-        tell(f"not in the timeline: {_LEFT_OUT.get(what, what)}: {amount}")
+    for reason, amount in (written.left_out if written is not None else {}).items():
+        tell(f"not in the timeline: {_LEFT_OUT.get(reason, reason)}: {amount}")
     count = len(opened.problems)
     if count and not has_report:
         kinds = "1 kind" if count == 1 else f"{count} kinds"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.eventfile import names
@@ -15,21 +16,23 @@ from instrument.paths import absent
 from instrument.ringfile import recover
 from instrument.runs import folders, verify
 from instrument.runs.verify import Report
-from instrument.show import output
-from instrument.show.cli.verify import show, size
-from instrument.show.opened_runs import tell, tell_or_raise
-from instrument.show.output import folders_of
-from instrument.show.progress import Progress, in_bytes
+from instrument.show.cli import options
+from instrument.show.cli.verify import each_file, show
+from instrument.show.terminal import tell
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    what = "an event file, a run, or a directory with runs below it"
-    parser.add_argument("paths", metavar="PATH", nargs="+", help=what)
-    out = "copy what is whole, and change nothing at PATH: a directory, or a file that does not exist where PATH is a "
-    out += "file; of several paths each has a folder of its name there"
-    parser.add_argument("-o", "--out", metavar="OUT", help=out)
-    output.add_output_options(parser, "the files that were read")
-    parser.set_defaults(command=run)
+_OUT = (
+    "copy what is whole, and change nothing at PATH: a directory, or a file that does not exist where PATH is a file; "
+    "of several paths each has a folder of its name there"
+)
+ARGUMENTS = (
+    options.FILES,
+    options.argument("-o", "--out", metavar="OUT", help=_OUT),
+    options.printed("the files that were read"),
+)
+EXAMPLES = (
+    ("repair runs/adam", "append what a killed recorder left in its ring buffer"),
+    ("repair runs/adam -o repaired", "new files of what is whole"),
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,7 +66,7 @@ def _ring_directories(path: str) -> list[str]:
 
 
 def _copy(arguments: argparse.Namespace) -> int:
-    outs = folders_of(arguments.paths, arguments.out)
+    outs = options.folders_of(arguments.paths, arguments.out)
     files, targets = list[str](), list[str]()
     for path, out in zip(arguments.paths, outs, strict=True):
         some, notes = verify.files_at(path)
@@ -75,19 +78,18 @@ def _copy(arguments: argparse.Namespace) -> int:
     taken = [target for target in targets if os.path.lexists(target)]
     if taken:
         raise InstrumentError(f"{taken[0]} exists; repair writes new files only, give another -o")
-    reports, others, written = list[Report](), list[Exception](), list[str]()
-    with Progress("repair", sum(map(size, files)), in_bytes) as progress:
-        for path, target in zip(files, targets, strict=True):
-            progress.advance(path)
-            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-            try:
-                reports.append(verify.repair(path, target))
-                written.append(target)
-            except NoSuchRun as error:
-                others.append(error)
-            progress.advance("", size(path))
-    status = tell_or_raise(others, bool(reports))
-    show(reports, arguments, counted="frames_written", written=written)
+    written = list[str]()
+
+    def copy(path: str, target: str) -> Report:
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        report = verify.repair(path, target)
+        written.append(target)
+        return report
+
+    work = [(path, partial(copy, path, target)) for path, target in zip(files, targets, strict=True)]
+    reports, others = each_file("repair", work)
+    status = options.tell_or_raise(others, bool(reports))
+    show(arguments, reports, "frames_written", written)
     frames = sum(report.values for report in reports)
     tell(f"wrote {frames} frames into {len(reports)} files at {arguments.out}")
     return status

@@ -5,40 +5,50 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar, cast
 
+from instrument.analyse.layout import Cell, escape, name
 from instrument.errors import NoSuchRun
-from instrument.facts import describe, directions
+from instrument.facts.compare import best, sorted_rows
+from instrument.facts.describe import nonfinite_text, number_summary
 from instrument.runs.points import Scalars, called, clock
 from instrument.runs.run import Run
-from instrument.show import follow, options, output, sparkline
-from instrument.show.opened_runs import PATHS, OpenedRuns, tell, tell_replaced
-from instrument.show.tables import Cell, escape, name, prose, table, width
+from instrument.show import charts
+from instrument.show.cli import options
+from instrument.show.cli.follow import FOLLOW, follow
+from instrument.show.cli.output import print_csv, print_json
+from instrument.show.terminal import prose, screen, table, tell
+
+T = TypeVar("T")
 
 _COLUMNS = ("run", "path", "tag", "device", "host", "step", "wall_time", "value")
 _SORTABLE = (
     "run", "tag", "points", "first_step", "last_step", "last_wall_time", "first", "last", "min", "min_step", "max",
     "max_step", "best", "best_step", "nan_count", "first_nonfinite_step",
 )  # fmt: skip
+_ORDER = f"the series in the order of this field, with `best` the best first: {', '.join(_SORTABLE)}"
+ARGUMENTS = (
+    options.RUNS,
+    *options.tags(),
+    options.argument("--last", metavar="N", type=int, help="also the last N points of each series"),
+    options.argument("--sort", metavar="FIELD", choices=_SORTABLE, help=_ORDER),
+    options.DESCENDING,
+    *options.DIRECTIONS,
+    *FOLLOW,
+    options.printed("every point, or the last N,"),
+)
+EXAMPLES = (
+    ("scalars runs --tag 'loss/*'", "the losses of all runs, with curves"),
+    ("scalars runs/adam --last 5", "and their last 5 points"),
+    ("scalars runs/adam --follow", "as the training goes on"),
+    ("scalars runs/adam --csv > adam.csv", "every point, for programs"),
+)
 #: On a terminal that is less than wide, curves are narrow.
 _WIDE, _NARROW_CURVE = 100, 12
 #: Fields that the column of steps shows.
 _IN_STEPS = ("first_step", "last_step")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help=PATHS)
-    options.add_tag_options(parser)
-    parser.add_argument("--last", metavar="N", type=int, help="also the last N points of each series")
-    order = f"the series in the order of this field, with `best` the best first: {', '.join(_SORTABLE)}"
-    parser.add_argument("--sort", metavar="FIELD", choices=_SORTABLE, help=order)
-    parser.add_argument("--descending", action="store_true", help="with --sort: the other way round")
-    options.add_direction_options(parser)
-    follow.add_follow_option(parser)
-    output.add_output_options(parser, "every point, or the last N,")
-    parser.set_defaults(command=run)
 
 
 @dataclass
@@ -51,17 +61,17 @@ class _Series:
     direction: str
     last: int | None
 
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> dict[str, list[float]]:
         part = slice(None) if self.last is None else slice(-self.last, None)
         points = self.points
         columns = {"step": points.step, "wall_time": points.wall_time, "value": points.value}
         return {name: column[part].tolist() for name, column in columns.items()}
 
-    def row(self) -> describe.Row:
-        """Return all but the points."""
-        row = {"run": self.name, "path": self.run.path, **describe.summary(self.points)}
-        del row["superseded_points"]  # printed on stderr for the whole series
-        return row | directions.best(self.points, self.direction)
+    def row(self) -> dict[str, object]:
+        """Return all but the points, and but the number of superseded ones, which is told for the whole run."""
+        facts = {**number_summary(self.points), **best(self.points, self.direction)}
+        del facts["superseded_points"]
+        return {"run": self.name, "path": self.run.path, **facts}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,43 +80,41 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.descending and arguments.sort is None:
         arguments.wrong_call("--descending is for --sort; give it too")
     if arguments.follow:
-        return follow.follow(arguments, "scalar", _COLUMNS, lambda runs: "\n\n".join(_texts(arguments, runs)))
-    runs = OpenedRuns(arguments.runs)
-    series = _series(arguments, runs)
+        return follow(arguments, "scalar", _COLUMNS, lambda runs: "\n\n".join(_texts(arguments, runs)))
+    runs = options.OpenedRuns(arguments.runs)
+    series = _told(arguments, runs)
     first = next(series, None)
     if first is None:
         return 1
     chained = itertools.chain([first], series)
     if arguments.csv and arguments.sort is None:
-        output.print_csv(_COLUMNS, (row for entry in chained for row in _points(entry)))
+        print_csv(_COLUMNS, (row for entry in chained for row in _points(entry)))
     elif arguments.csv:
-        rows = _sorted(arguments, (entry.row() | {"points_of": list(_points(entry))} for entry in chained))
-        output.print_csv(_COLUMNS, (point for row in rows for point in row["points_of"]))
+        points = _sorted(arguments, ((entry, list(_points(entry))) for entry in chained))
+        print_csv(_COLUMNS, (row for rows in points for row in rows))
     elif arguments.json:
-        output.print_json(_sorted(arguments, (entry.row() | {"values": entry.columns()} for entry in chained)))
+        print_json(_sorted(arguments, ((entry, entry.row() | {"values": entry.columns()}) for entry in chained)))
     else:
         print("\n\n".join(_texts_of(arguments, chained)))
     return runs.status
 
 
-def _series(arguments: argparse.Namespace, runs: OpenedRuns) -> Iterator[_Series]:
+def _told(arguments: argparse.Namespace, runs: options.OpenedRuns) -> Iterator[_Series]:
     """Iterate over the series of all runs; a run without one is reported on stderr."""
-    wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
+    wanted = options.chosen_tags(arguments)
     for run_name, opened in runs:
         names = opened.tags().get("scalar", [])
-        chosen = wanted(names)
         if not names:
             tell(f"{opened.path}: no scalars")
-        elif not chosen:
+        elif not wanted(names):
             tell(str(NoSuchRun(wanted.no_match(opened, names))))
-        yield from _series_of(arguments, run_name, opened, chosen, direction)
-        tell_replaced(opened, chosen)
+        yield from _series(arguments, run_name, opened)
+        options.tell_replaced(opened, wanted(names))
 
 
-def _series_of(
-    arguments: argparse.Namespace, run_name: str, run: Run, chosen: list[str], direction: directions.Directions
-) -> Iterator[_Series]:
-    for tag in chosen:
+def _series(arguments: argparse.Namespace, run_name: str, run: Run) -> Iterator[_Series]:
+    wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
+    for tag in wanted(run.tags().get("scalar", [])):
         for points in run.scalars(tag).by_writer().values():
             yield _Series(run_name, run, points, direction(tag), arguments.last)
 
@@ -116,8 +124,15 @@ def _points(series: _Series) -> Iterator[tuple[object, ...]]:
     return ((*head, *point) for point in zip(*series.columns().values(), strict=True))
 
 
-def _sorted(arguments: argparse.Namespace, rows: Iterator[describe.Row]) -> list[describe.Row]:
-    return list(rows) if arguments.sort is None else directions.sorted_rows(rows, arguments.sort, arguments.descending)
+def _sorted(arguments: argparse.Namespace, made: Iterable[tuple[_Series, T]]) -> list[T]:
+    """Return what was made of each series in the order of the options; no series is kept, as its run may be large."""
+    if arguments.sort is None:
+        return [result for _, result in made]
+    results, rows = list[T](), list[dict[str, object]]()
+    for place, (series, result) in enumerate(made):
+        rows.append(series.row() | {"place": place})
+        results.append(result)
+    return [results[cast(int, row["place"])] for row in sorted_rows(rows, arguments.sort, arguments.descending)]
 
 
 # ---------------------------------------------------------------- text
@@ -125,32 +140,26 @@ def _sorted(arguments: argparse.Namespace, rows: Iterator[describe.Row]) -> list
 
 def _texts(arguments: argparse.Namespace, runs: list[tuple[str, Run]]) -> Iterator[str]:
     """Yield the texts of runs that are followed, as they are now."""
-    wanted, direction = options.chosen_tags(arguments), options.chosen_directions(arguments)
-    series = [
-        one
-        for run_name, run in runs
-        for one in _series_of(arguments, run_name, run, wanted(run.tags().get("scalar", [])), direction)
-    ]
+    series = [entry for run_name, run in runs for entry in _series(arguments, run_name, run)]
     if series:
-        yield from _texts_of(arguments, iter(series))
+        yield from _texts_of(arguments, series)
 
 
-def _texts_of(arguments: argparse.Namespace, series: Iterator[_Series]) -> Iterator[str]:
+def _texts_of(arguments: argparse.Namespace, series: Iterable[_Series]) -> Iterator[str]:
     """Yield one table without columns that say nothing (the only run, the only writer, no NaN), then points.
 
     The curves of a tag have one scale, so that those of several runs can be compared.
     """
-    ordered = _sorted(arguments, (one.row() | {"shown": _shown(one, arguments.sort)} for one in series))
-    shown = [row["shown"] for row in ordered]
-    by_tag: dict[Cell, list[sparkline.Reduced]] = {}
-    for one in shown:
-        by_tag.setdefault(one.cells["tag"], []).append(one.curve)
-    scales = {tag: sparkline.common_scale(curves) for tag, curves in by_tag.items()}
-    marks = sparkline.marks(getattr(sys.stdout, "encoding", None))
-    rows = [one.cells | {"curve": one.curve.text(marks, scales[one.cells["tag"]])} for one in shown]
+    shown = _sorted(arguments, ((entry, _shown(entry, arguments.sort)) for entry in series))
+    by_tag: dict[Cell, list[charts.Reduced]] = {}
+    for row in shown:
+        by_tag.setdefault(row.cells["tag"], []).append(row.curve)
+    scales = {tag: charts.common_scale(curves) for tag, curves in by_tag.items()}
+    marks = charts.marks(getattr(sys.stdout, "encoding", None))
+    rows = [row.cells | {"curve": row.curve.text(marks, scales[row.cells["tag"]])} for row in shown]
     keys = [key for key in rows[0] if _tells(key, [row[key] for row in rows])]
     yield table([key.upper().replace("_", " ") for key in keys], [[row[key] for key in keys] for row in rows])
-    yield from (one.last_points for one in shown if one.last_points)
+    yield from (row.last_points for row in shown if row.last_points)
 
 
 @dataclass
@@ -158,22 +167,31 @@ class _Shown:
     """The printed row of a series, and its last points as a table."""
 
     cells: dict[str, Cell]
-    curve: sparkline.Reduced
+    curve: charts.Reduced
     last_points: str
 
 
 def _shown(series: _Series, sort: str | None) -> _Shown:
-    row = series.row()
-    cells: dict[str, Cell] = {"run": name(series.name), "tag": name(row["tag"])}
-    cells["writer"] = name(called(series.points.writers[0]))
-    cells["curve"] = ""  # drawn when the scale of all that are shown is known
-    cells |= {key: row[key] for key in ("last", "min", "max")}
-    cells |= {"not finite": describe.nonfinite_text(row), "points": row["points"]}
-    cells["steps"] = f"{row['first_step']}..{row['last_step']}"
-    if sort not in (*cells, *_IN_STEPS, None):
-        cells |= {key: row[key] for key in (("best", "best_step") if str(sort).startswith("best") else (str(sort),))}
-    drawn = sparkline.reduced(series.points.value, _NARROW_CURVE if (width() or _WIDE) < _WIDE else sparkline.WIDTH)
-    return _Shown(cells, drawn, "" if series.last is None else _last_points(series))
+    facts = number_summary(series.points)
+    cells: dict[str, Cell] = {
+        "run": name(series.name),
+        "tag": name(facts["tag"]),
+        "writer": name(called(series.points.writers[0])),
+        "curve": "",  # drawn when the scale of all that are shown is known
+        "last": facts["last"],
+        "min": facts["min"],
+        "max": facts["max"],
+        "not finite": nonfinite_text(facts),
+        "points": facts["points"],
+        "steps": f"{facts['first_step']}..{facts['last_step']}",
+    }
+    if sort is not None and sort not in (*cells, *_IN_STEPS):
+        row = cast(dict[str, Cell], series.row())
+        cells |= {key: row[key] for key in (("best", "best_step") if sort.startswith("best") else (sort,))}
+    width = _NARROW_CURVE if (screen().width or _WIDE) < _WIDE else charts.WIDTH
+    return _Shown(
+        cells, charts.reduced(series.points.value, width), "" if series.last is None else _last_points(series)
+    )
 
 
 def _last_points(series: _Series) -> str:

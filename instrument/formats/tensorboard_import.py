@@ -15,23 +15,24 @@ from instrument.codec import lifecycle, lineage, schema, wire
 from instrument.codec.scalar import to_float32
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import frame, names
+from instrument.formats.job import Folder, Written
+from instrument.formats.tensorboard import Column, events
 from instrument.runs.event_file import EventFile
 from instrument.runs.run import Run, find_runs, read_run
-from instrument.show.formats.interleave import Column, events
-from instrument.show.formats.job import Folder, Written
 from instrument.values import Event, MessageItem
 
 #: MindInsight shows no histogram with more.
 _SHOWN_BUCKETS = 90
+#: The value of a hyper-parameter.
+Value = str | int | float
 
 
 class Imported(NamedTuple):
-    """The files that were written with the run of each, the runs that were read, and in words what was left out."""
+    """The files that were written with the run of each, in words what was left out, and the runs that were read."""
 
-    written: list[Written]
+    written: list[tuple[Run, Written]]
     left_out: list[str]
     runs: list[Run]
-    sources: list[Run]
 
 
 def import_runs(path: str, out: str, force: bool = False) -> Imported:
@@ -47,7 +48,7 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
         OSError: a file cannot be read or written.
     """
     folder = Folder(out, force)
-    imported = Imported([], [], [], [])
+    imported = Imported([], [], [])
     has_ours = False
     for run in find_runs(path) if os.path.isdir(path) else [read_run(path)]:
         files = [file for file in run.contents.files if file.name.kind == names.TENSORBOARD]
@@ -59,8 +60,7 @@ def import_runs(path: str, out: str, force: bool = False) -> Imported:
         taken: set[str] = set()
         for file in files:
             converter = _Import(file, folder, [] if below == "." else below.split(os.sep), taken)
-            imported.written.extend(converter.write())
-            imported.sources.extend([run] * (len(imported.written) - len(imported.sources)))
+            imported.written.extend((run, written) for written in converter.write())
             imported.left_out.extend(
                 f"{os.path.normpath(os.path.join(below, os.path.basename(file.path)))}: {reason}"
                 for reason in converter.left_out()
@@ -108,7 +108,7 @@ class _Import:
                 _put(out, codec.encode(Event(missing.first_step, self._file.last_wall_time, [item])))
         path = self._folder.join(*self._below, self._names[0])
         yield from (Written(path, *key, count) for key, count in self._counts.items())
-        hparams: dict[str, Any] = {}
+        hparams: dict[str, Value | None] = {}
         for record in self._file.lineage:
             hparams.update(record.content if isinstance(record.content, dict) else {})
         if hparams:
@@ -132,43 +132,33 @@ class _Import:
 
         return Column(kind, name, columns.step, columns.wall_time, value)
 
-    def _write_lineage(self, hparams: Mapping[str, Any]) -> Written:
-        messages = {"train_lineage": self._train(hparams), "custom_lineage_data": self._custom(hparams)}
+    def _write_lineage(self, hparams: Mapping[str, Value | None]) -> Written:
         start = self._file.first_wall_time
         with self._folder.binary(*self._below, self._names[1]) as out:
-            for kind, data in messages.items():
+            for kind, data in self._messages(hparams).items():
                 if data:
                     _put(out, [lineage.encode_event(kind, data, start if start < float("inf") else 0.0)])
         return Written(self._folder.join(*self._below, self._names[1]), "hparams", "", len(hparams))
 
-    def _train(self, hparams: Mapping[str, Any]) -> bytes:
-        """Return the hyper-parameters for which MindSpore's lineage has fields, as a message."""
+    def _messages(self, hparams: Mapping[str, Value | None]) -> dict[str, bytes]:
+        """Return the hyper-parameters for which MindSpore's lineage has fields, and those that these do not hold."""
         message = schema.message_class("TrainLineage")()
-        for name, (outer, inner) in lineage.TRAIN_FIELDS.items():
-            if name in hparams:
-                _set(getattr(message, outer), inner, hparams[name])
-        data: bytes = message.SerializeToString()
-        return data
-
-    def _custom(self, hparams: Mapping[str, Any]) -> bytes:
-        """Return all others as a message, and those that the fields do not hold exactly."""
-        fields = schema.message_class("TrainLineage")()
-        own: dict[str, Any] = {}
+        own: dict[str, Value] = {}
         for name, value in hparams.items():
-            fits = name in lineage.TRAIN_FIELDS and _set(
-                getattr(fields, lineage.TRAIN_FIELDS[name][0]), lineage.TRAIN_FIELDS[name][1], value
-            )
+            outer, inner = lineage.TRAIN_FIELDS.get(name, ("", ""))
+            is_held = bool(outer) and _set(getattr(message, outer), inner, value)
             if value is None:
                 self._lost_hparams += 1
-            elif not fits:
+            elif not is_held:
                 own[name.encode("utf-8", "backslashreplace").decode()] = value
-        return lineage.custom_message(own) if own else b""
+        custom = lineage.custom_message(own) if own else b""
+        return {"train_lineage": message.SerializeToString(), "custom_lineage_data": custom}
 
     def left_out(self) -> list[str]:
         """Return in words what is left out, or not as it was."""
         left_out: list[str] = []
-        for what, count in sorted(self._file.unread.items()):
-            left_out.append(f"{count} of {what}: there is no place for them")
+        for kind, count in sorted(self._file.unread.items()):
+            left_out.append(f"{count} of {kind}: there is no place for them")
         left_out += self._damaged
         if self._lost_hparams:
             left_out.append(f"{self._lost_hparams} hyper-parameters without a value")

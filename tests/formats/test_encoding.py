@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from instrument.facts.encoding import csv_cell, flatten_row, plain, write_csv
+from instrument.formats.text import csv_cell, flatten_row, plain, write_csv
 
 
 def test_json_has_no_nan_and_no_surrogates() -> None:

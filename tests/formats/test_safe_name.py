@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from instrument.show.formats.job import safe_name
+from instrument.formats.job import safe_name
 
 
 @pytest.mark.parametrize(

@@ -7,42 +7,48 @@ comes, after the points that exist already. The directory may appear later, and 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import select
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import IO, Any
 
-from instrument.errors import CorruptMessage
-from instrument.facts import describe
+from instrument.analyse.layout import escape, name, number
+from instrument.facts.describe import facts_text, value_facts
 from instrument.facts.selection import with_names
-from instrument.facts.tags import TagFilter
 from instrument.runs.points import clock
 from instrument.runs.run import Run, find_runs, read_run
 from instrument.runs.tail import Ending, Point, Tail, decoded
-from instrument.show import output
-from instrument.show.live import LiveDisplay, on_terminal
-from instrument.show.opened_runs import tell
-from instrument.show.options import chosen_tags
-from instrument.show.tables import escape, name, number
+from instrument.show.cli import options
+from instrument.show.cli.output import print_csv, print_csv_rows, print_json
+from instrument.show.terminal import tell
 
 #: The exit status of a program that Ctrl+C ended.
 INTERRUPTED = 130
 _INTERVAL_S, _IDLE_S = 1.0, 60.0
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+_LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\n", "\x1b[K\x1b[J"
+
+_FOLLOW = "go on as the runs grow, until they end: drawn anew on a terminal, else a line for each point as it comes"
+_INTERVAL = f"with --follow: seconds between two looks (default: {_INTERVAL_S:g})"
+_IDLE = (
+    "with --follow: a run has ended when nothing came for so many seconds and no recorder of instrument has its files "
+    f"open (default: {_IDLE_S:g})"
+)
+#: `--follow`, `--interval` and `--idle`.
+FOLLOW = (
+    options.flag("--follow", _FOLLOW),
+    options.argument("--interval", metavar="S", type=float, default=_INTERVAL_S, help=_INTERVAL),
+    options.argument("--idle", metavar="S", type=float, default=_IDLE_S, help=_IDLE),
+)
 
 #: Returns the text for runs, given with their names.
 Draw = Callable[[list[tuple[str, Run]]], str]
-
-
-def add_follow_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--follow`, `--interval` and `--idle`."""
-    text = "go on as the runs grow, until they end: drawn anew on a terminal, else a line for each point as it comes"
-    parser.add_argument("--follow", action="store_true", help=text)
-    interval = f"with --follow: seconds between two looks (default: {_INTERVAL_S:g})"
-    parser.add_argument("--interval", metavar="S", type=float, default=_INTERVAL_S, help=interval)
-    idle = "with --follow: a run has ended when nothing came for so many seconds and no recorder of instrument has its "
-    idle += f"files open (default: {_IDLE_S:g})"
-    parser.add_argument("--idle", metavar="S", type=float, default=_IDLE_S, help=idle)
 
 
 def follow(arguments: argparse.Namespace, kind: str, columns: Sequence[str], draw: Draw) -> int:
@@ -55,10 +61,19 @@ def follow(arguments: argparse.Namespace, kind: str, columns: Sequence[str], dra
             arguments.wrong_call(f"--{option} is {getattr(arguments, option):g}; it is a number of seconds above 0")
     followed = _Followed(arguments.runs, arguments.idle, getattr(arguments, "rank", None))
     if arguments.json or arguments.csv or not sys.stdout.isatty():
-        lines = _Lines(arguments, kind, columns)
-        status = _until_end(followed, arguments.interval, lines.put, _wait)
-    else:
-        status = _draw(followed, arguments.interval, draw)
+        return _until_end(followed, arguments.interval, _Lines(arguments, kind, columns).put, _wait)
+    text = ""
+
+    def redraw() -> None:
+        nonlocal text
+        for tail in followed.tails.values():
+            tail.run.refresh()
+        text = draw(followed.named()) or (followed.awaited() or "nothing was recorded yet")
+        display.draw(text, f"{clock(time.time())}  Ctrl+C ends")
+
+    with LiveDisplay(sys.stdout) as display:
+        status = _until_end(followed, arguments.interval, lambda _: redraw(), display.wait)
+    print(text)
     return status
 
 
@@ -137,25 +152,6 @@ def _wait(seconds: float) -> None:
         raise BrokenPipeError
 
 
-def _draw(followed: _Followed, interval_s: float, draw: Draw) -> int:
-    last = [""]
-
-    def show(display: LiveDisplay) -> Callable[[_Followed], None]:
-        def put(runs: _Followed) -> None:
-            for tail in runs.tails.values():
-                tail.run.refresh()
-            last[0] = draw(runs.named()) or (runs.awaited() or "nothing was recorded yet")
-            display.draw(last[0], f"{clock(time.time())}  Ctrl+C ends")
-
-        return put
-
-    with on_terminal(sys.stdout) as display:
-        assert display is not None  # asked by the caller
-        status = _until_end(followed, interval_s, show(display), display.wait)
-    print(last[0])
-    return status
-
-
 class _Lines:
     """Points as lines of text, JSON or CSV."""
 
@@ -163,11 +159,11 @@ class _Lines:
         self._arguments = arguments
         self._kind = kind
         self._columns = columns
-        self._wanted: TagFilter = chosen_tags(arguments)
+        self._wanted = options.chosen_tags(arguments)
         self._begun: set[str] = set()
         self._has_told = False
         if arguments.csv:
-            output.print_csv(columns, ())
+            print_csv(columns, ())
             sys.stdout.flush()
 
     def put(self, followed: _Followed) -> None:
@@ -190,35 +186,19 @@ class _Lines:
         return [point for point in points if point.tag in tags and self._kind in ("", point.kind)]
 
     def _print(self, run_name: str, run: Run, point: Point) -> None:
-        row: describe.Row = {"run": run_name, "path": run.path}
+        facts = value_facts(lambda: decoded(point).value)
+        row: dict[str, object] = {"run": run_name, "path": run.path}
         row |= {} if self._kind else {"kind": point.kind}
         row |= {"tag": point.tag, "device": point.device, "host": point.host}
-        row |= {"step": point.step, "wall_time": point.wall_time, **_facts(point)}
+        row |= {"step": point.step, "wall_time": point.wall_time, **facts}
         if self._arguments.json:
-            output.print_json_line(row)
+            print_json(row, indent=None)
         elif self._arguments.csv:
-            output.print_csv_row([row.get(column) for column in self._columns])
+            print_csv_rows([[row.get(column) for column in self._columns]])
         else:
-            print("  ".join(_words(row, point)))
-
-
-def _facts(point: Point) -> describe.Row:
-    try:
-        return describe.value_facts(decoded(point).value)
-    except CorruptMessage as error:
-        return {"error": str(error)}
-
-
-def _words(row: describe.Row, point: Point) -> Iterator[str]:
-    """Time, run, tag, step and value."""
-    yield clock(point.wall_time)
-    yield name(row["run"])
-    yield name(point.tag) or point.kind
-    yield f"step {point.step}"
-    if point.kind == "scalar":
-        yield number(row["value"])
-    else:
-        yield describe.facts_text({key: row[key] for key in row if key not in ("run", "path", *Point._fields)})
+            text = number(facts["value"]) if point.kind == "scalar" else facts_text(facts)
+            head = (clock(point.wall_time), name(run_name), name(point.tag) or point.kind, f"step {point.step}")
+            print("  ".join((*head, text)))
 
 
 def _last(points: list[Point], count: int | None) -> list[Point]:
@@ -231,3 +211,78 @@ def _last(points: list[Point], count: int | None) -> list[Point]:
         seen[key] = seen.get(key, 0) + 1
         kept += [point] if seen[key] <= count else []
     return kept[::-1]
+
+
+# ---------------------------------------------------------------- terminal
+
+
+class LiveDisplay:
+    """The alternate screen of a terminal, as a context manager that leaves it whatever ends the program but SIGKILL.
+
+    Lines are not wrapped but cut by the terminal, and the size is asked for at each drawing: after a resize the next
+    drawing fits, and `wait` ends early for it.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._wake: tuple[int, int] | None = None
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> LiveDisplay:
+        self._handle("SIGTERM", _exit)
+        self._handle("SIGHUP", _exit)
+        if hasattr(signal, "SIGWINCH"):
+            self._wake = os.pipe()
+            os.set_blocking(self._wake[1], False)
+            self._handle("SIGWINCH", self._resized)
+        self._write(_ENTER)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            self._write(_LEAVE)
+        for signal_number, handler in self._handlers.items():
+            signal.signal(signal_number, handler)
+        for fd in self._wake or ():
+            os.close(fd)
+        self._wake = None
+
+    def draw(self, text: str, status: str) -> None:
+        """Show the first lines of a text, and a status line below."""
+        lines = text.splitlines()
+        rows = self._rows() - 1
+        if len(lines) > rows:
+            cut = len(lines) - rows + 1
+            lines = [*lines[: max(rows - 1, 0)], f"... and {cut} more lines"]
+        self._write(_HOME + "".join(line + _END_LINE for line in lines) + status + _END_SCREEN)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for some time, or until the terminal's size changes."""
+        if self._wake is None:
+            time.sleep(seconds)
+        elif select.select([self._wake[0]], [], [], seconds)[0]:
+            os.read(self._wake[0], 4096)
+
+    def _rows(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).lines or 24
+        except OSError:
+            return 24
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+    def _handle(self, name: str, handler: Any) -> None:
+        number = getattr(signal, name, None)
+        if number is not None:
+            self._handlers[number] = signal.signal(number, handler)
+
+    def _resized(self, _number: int, _frame: FrameType | None) -> None:
+        if self._wake is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wake[1], b"\0")
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

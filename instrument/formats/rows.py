@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instrument.errors import CorruptMessage
 from instrument.runs.points import Points, Scalars
-from instrument.values import Graph, Histogram, Image, Landscape, Tensor, Text
+from instrument.values import Tensor, Text
+
+#: The values of a column: numbers as an array or a list, others as a list.
+Column = NDArray[np.generic] | Sequence[object]
 
 #: Columns of every kind; their types are those of `TYPES`.
 COMMON = {"tag": "text", "device": "int", "host": "text", "step": "int", "wall_time": "float", "superseded": "bool"}
@@ -35,7 +39,7 @@ class Batch(NamedTuple):
     """Some points in columns of equal length, in the order of `columns(kind)`; None is a value that is missing."""
 
     rows: int
-    columns: dict[str, Any]
+    columns: dict[str, Column]
 
 
 def columns(kind: str) -> dict[str, str]:
@@ -56,7 +60,7 @@ def batches(points: Points) -> Iterator[Batch]:
         yield from _decoded(points)
 
 
-def common(points: Points, part: slice) -> dict[str, Any]:
+def common(points: Points, part: slice) -> dict[str, Column]:
     """Return the columns that every kind has, of some points."""
     writers = [points.writers[index] for index in points.writer_index[part].tolist()]
     return {
@@ -70,50 +74,29 @@ def common(points: Points, part: slice) -> dict[str, Any]:
 
 
 def _decoded(points: Points) -> Iterator[Batch]:
-    start, values, size = 0, list[dict[str, Any]](), 0
+    own = [name for name in columns(points.kind) if name not in COMMON]
+    start, values, size = 0, list[dict[str, object]](), 0
     for index in range(len(points)):
-        row = value(points, index)
+        row = _value(points, index)
         values.append(row)
-        size += sum(_bytes(cell) for cell in row.values()) + _ROW_BYTES
+        size += sum(map(_bytes, row.values())) + _ROW_BYTES
         if size >= _BATCH_BYTES or len(values) == _ROWS or index == len(points) - 1:
-            yield _batch(points, start, values)
+            own_columns = {name: [row.get(name) for row in values] for name in own}
+            yield Batch(len(values), {**common(points, slice(start, index + 1)), **own_columns})
             start, values, size = index + 1, [], 0
 
 
-def _batch(points: Points, start: int, values: list[dict[str, Any]]) -> Batch:
-    own = [name for name in columns(points.kind) if name not in COMMON]
-    own_columns = {name: [row.get(name) for row in values] for name in own}
-    return Batch(len(values), {**common(points, slice(start, start + len(values))), **own_columns})
-
-
-def _bytes(cell: Any) -> int:
+def _bytes(cell: object) -> int:
     return cell.nbytes if isinstance(cell, np.ndarray) else len(cell) if isinstance(cell, (bytes, str)) else 8
 
 
-def value(points: Points, index: int) -> dict[str, Any]:
+def _value(points: Points, index: int) -> dict[str, object]:
     """Return the columns of the kind's own for the point at `index`; only `error` if the value is damaged."""
     try:
         decoded = points.decode(index)
     except CorruptMessage as error:
         return {"error": str(error)}
-    return _VALUES[points.kind](decoded)
-
-
-def _tensor(tensor: Tensor) -> dict[str, Any]:
-    return {"dtype": tensor.dtype, "shape": list(tensor.array.shape), "values": tensor.array}
-
-
-def _text(text: Text) -> dict[str, Any]:
-    return {"shape": list(text.array.shape), "values": text.array}
-
-
-def _fields(kind: str) -> Callable[[Histogram | Image | Graph | Landscape], dict[str, Any]]:
-    return lambda decoded: {name: getattr(decoded, name) for name in COLUMNS[kind]}
-
-
-_VALUES: dict[str, Callable[[Any], dict[str, Any]]] = {
-    **{kind: _fields(kind) for kind in ("image", "histogram", "landscape", "graph")},
-    "tensor": _tensor,
-    "text": _text,
-    "scalar": lambda number: {"value": number},
-}
+    if isinstance(decoded, (Tensor, Text)):
+        dtype = {"dtype": decoded.dtype} if isinstance(decoded, Tensor) else {}
+        return {**dtype, "shape": list(decoded.array.shape), "values": decoded.array}
+    return {name: getattr(decoded, name) for name in COLUMNS[points.kind]}

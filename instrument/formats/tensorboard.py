@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from instrument.codec import lineage, wire
 from instrument.codec import tensorboard as tb
@@ -18,12 +21,62 @@ from instrument.codec import tensorboard_event as codec
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.eventfile.names import Writer
+from instrument.formats.job import Job, Written, safe_name
 from instrument.runs.points import Points, Scalars
-from instrument.show.formats.interleave import Column, events
-from instrument.show.formats.job import Job, Written, safe_name
-from instrument.values import Event, Graph, MessageItem
+from instrument.values import Event, Graph, Item, MessageItem, SummaryValue, ValueItem
 
 _KINDS = ("scalar", "histogram", "image", "tensor", "text")
+#: Rows of all series that are lists of Python at a time.
+_ROWS = 65536
+#: A number for scalars, a serialised message for graphs.
+PointValue = float | SummaryValue | bytes
+
+
+class Column(NamedTuple):
+    """The points of a series; `value` gives that at an index, None for one that cannot be had."""
+
+    kind: str
+    tag: str
+    step: NDArray[np.int64]
+    wall_time: NDArray[np.float64]
+    value: Callable[[int], PointValue | None]
+
+
+def events(columns: Sequence[Column]) -> Iterator[Event]:
+    """Yield all points as events, by step and then by time; what is equal in both keeps the order of the columns.
+
+    Scalars of one moment share an event. A value that is no number is an event of its own, so that no more than one is
+    in memory.
+    """
+    if not columns:
+        return
+    step = np.concatenate([column.step for column in columns])
+    wall_time = np.concatenate([column.wall_time for column in columns])
+    lengths = [len(column.step) for column in columns]
+    which = np.repeat(np.arange(len(columns)), lengths)
+    index = np.concatenate([np.arange(length) for length in lengths])
+    order = np.lexsort((wall_time, step))
+    last_step, last_time, scalars, items = 0, 0.0, dict[str, float](), list[Item]()
+    for start in range(0, order.size, _ROWS):
+        part = order[start : start + _ROWS]
+        rows = (array[part].tolist() for array in (step, wall_time, which, index))
+        for at, moment, number, position in zip(*rows, strict=True):
+            column = columns[number]
+            is_same = at == last_step and (moment == last_time or moment != moment)
+            has_room = not items and (column.kind == "scalar" or not scalars)
+            if not (is_same and has_room and column.tag not in scalars):
+                if scalars or items:
+                    yield Event(last_step, last_time, items, scalars)
+                last_step, last_time, scalars, items = at, moment, {}, []
+            value = column.value(position)
+            if isinstance(value, float):
+                scalars[column.tag] = value
+            elif isinstance(value, bytes):
+                items.append(MessageItem(column.kind, column.tag, value))
+            elif value is not None:
+                items.append(ValueItem(column.kind, column.tag, value))
+    if scalars or items:
+        yield Event(last_step, last_time, items, scalars)
 
 
 def export(job: Job) -> Iterator[Written]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from instrument.errors import InstrumentError
-from instrument.show.formats import rows
-from instrument.show.formats.job import Job, Written
+from instrument.formats import rows
+from instrument.formats.job import Job, Written
 
 
 def export(job: Job) -> Iterator[Written]:

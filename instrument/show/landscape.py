@@ -1,18 +1,27 @@
-"""Draw the contour of a landscape as SVG: colours, levels, holes, path. It loads nothing."""
+"""Make one HTML file of a landscape, which opens without a network: contour, rotating surface, path and facts.
+
+The contour is SVG: colours, levels, holes, path. The surface is drawn by a script of the page. Every text is escaped,
+and a policy in the page keeps it from loading anything.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.facts.surface import LEVELS, Drawing, Floats, axis_titles, checkpoints, is_line, unit
+from instrument.analyse.layout import number
+from instrument.facts.landscapes import legend
+from instrument.facts.surface import LEVELS, Drawing, Floats, Scale, axis_titles, checkpoints, is_line, unit
+from instrument.show import pages
+from instrument.show.charts import ticks
 from instrument.values import LossSurface
 
 #: Dark to light at even steps, told apart by colour-blind eyes too: viridis, by S. van der Walt and N. Smith (CC0).
@@ -24,6 +33,80 @@ _WIDTH, _HEIGHT = _LEFT + _SIDE + 104, _TOP + _SIDE + 62
 _BAR = _LEFT + _SIDE + 18
 #: Pixels of a side where the values of an axis are not evenly apart.
 _UNEVEN_PIXELS = 512
+_BAR_STEPS = 60
+_TITLE_CHARACTERS = 24
+#: Space that the number of a checkpoint takes: a digit's width, and a line's height.
+_DIGIT, _ROW = 7.0, 13.0
+_DEFINITIONS = (
+    '<defs><pattern id="hatching" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path class="hole" d="M0,0V8"/></pattern>'
+    f'<clipPath id="inside"><rect x="{_LEFT - 6}" y="{_TOP - 6}" width="{_SIDE + 12}" height="{_SIDE + 12}"/>'
+    "</clipPath></defs>"
+)
+#: Colours of the rotating surface, and digits of its shares.
+_COLOURS, _SHARE_DIGITS = 64, 4
+
+
+def html(drawing: Drawing, path: str, facts: Iterable[tuple[str, str]], rows: Sequence[Sequence[str | float]]) -> str:
+    """Return the page of a run at `path`: `facts` are names and texts, `rows` a row of names and one a checkpoint."""
+    is_flat = is_line(drawing.surface)
+    cells = [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rows]
+    path_rows = [[pages.cell(escape(cell), "n") for cell in row] for row in cells[1:]]
+    return pages.page(
+        "landscape.html",
+        title=escape(drawing.title),
+        subtitle=escape(path),
+        contour=contour_svg(drawing),
+        legend=escape(legend(drawing)),
+        rotating="" if is_flat else pages.filled("landscape_surface.html", data=_data(drawing)),
+        facts="\n".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts),
+        checkpoints=pages.table(map(escape, cells[0]), path_rows) if rows else "",
+    )
+
+
+def _data(drawing: Drawing) -> str:
+    """Return the JSON that the script draws: lengths as shares of a side or of the range of losses."""
+    surface, scale = drawing.surface, drawing.scale
+    x, y = (_along(axis, axis) for axis in (surface.x, surface.y))
+    path = [_along(surface.x, surface.path[:, 0]), _along(surface.y, surface.path[:, 1])]
+    path += [scale.shares(surface.path_loss), scale.shares(surface.true_loss)]
+    places = [_rounded(row) for row in np.stack(path, axis=1)]
+    numbered = zip(places, surface.numbers.tolist(), strict=True)
+    data = {
+        "x": _rounded(x),
+        "y": _rounded(y),
+        "z": [_rounded(row) for row in scale.shares(surface.z)],
+        "path": [[*place, number] for place, number in numbered if None not in place[:2]],
+        "colours": hexes(_COLOURS),
+        "labels": [*_labels(surface.x, 0), *_labels(surface.y, 1)],
+        "heights": _heights(drawing.quantity, scale),
+    }
+    # In a script element only "<" could end it early.
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _along(axis: Floats, values: Floats) -> Floats:
+    low, high = axis[0], axis[-1]
+    return np.asarray((values - low) / (high - low)) if high > low else np.full(len(values), 0.5)
+
+
+def _rounded(values: Floats) -> list[float | None]:
+    return [round(value, _SHARE_DIGITS) if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _labels(axis: Floats, index: int) -> list[list[str | float]]:
+    """Return the ends and the title of an axis: text, which axis, the share of its length, and how far outside."""
+    texts = ((0.0, f"{axis[0]:.3g}", 0.08), (1.0, f"{axis[-1]:.3g}", 0.08), (0.5, "xy"[index], 0.12))
+    return [[text, index, share, outside] for share, text, outside in texts]
+
+
+def _heights(quantity: str, scale: Scale) -> list[list[str | float]]:
+    """Return the ends and the name of the upright axis: text and height."""
+    sign = "\u2265 " if scale.is_clipped else ""
+    return [[f"{scale.low:.3g}", 0.0], [quantity, 0.5], [f"{sign}{scale.high:.3g}", 1.0]]
+
+
+# ---------------------------------------------------------------- contour
 
 
 def colours(shares: Floats) -> NDArray[np.uint8]:
@@ -41,22 +124,17 @@ def hexes(count: int) -> list[str]:
     return ["#" + bytes(colour).hex() for colour in colours(np.linspace(0, 1, count))]
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Return about `count` round numbers between `low` and `high`."""
-    if not (high - low) / count > 0 or not math.isfinite(high - low):
-        return [low]
-    power = 10.0 ** math.floor(math.log10((high - low) / count))
-    step = next((factor * power for factor in (1, 2, 5) if (high - low) / (factor * power) <= count), 10 * power)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
-
-
 def contour_svg(drawing: Drawing) -> str:
     """Return an `<svg>` element."""
     parts = _line(drawing) if is_line(drawing.surface) else _plane(drawing)
-    name = escape(f"{drawing.what}: {drawing.title}")
+    name = escape(f"{drawing.quantity}: {drawing.title}")
     return "\n".join(
-        [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name}">', _DEFINITIONS, *parts, "</svg>"]
+        [
+            f'<svg class="plane" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name}">',
+            _DEFINITIONS,
+            *parts,
+            "</svg>",
+        ]
     )
 
 
@@ -117,7 +195,7 @@ def _plane(drawing: Drawing) -> Iterator[str]:
         if pieces:
             drawn = "".join(f"M{frame.place(*piece[:2])}L{frame.place(*piece[2:])}" for piece in pieces)
             loss = float(scale.losses(np.array(level)))
-            title = escape(f"{drawing.what} {loss:.4g}")
+            title = escape(f"{drawing.quantity} {loss:.4g}")
             yield f'<path class="level" d="{drawn}"><title>{title}</title></path>'
     yield from frame.x_axis()
     yield from frame.y_axis()
@@ -187,8 +265,12 @@ def _png(pixels: NDArray[np.uint8]) -> bytes:
 def _bar(drawing: Drawing) -> Iterator[str]:
     """Draw the colours from the lowest to the highest loss, with their title and some losses beside them."""
     scale = drawing.scale
-    what = drawing.what if len(drawing.what) <= _TITLE_CHARACTERS else drawing.what[: _TITLE_CHARACTERS - 1] + "\u2026"
-    words = f"{what}, log" if scale.name == "log" else what
+    quantity = (
+        drawing.quantity
+        if len(drawing.quantity) <= _TITLE_CHARACTERS
+        else drawing.quantity[: _TITLE_CHARACTERS - 1] + "\u2026"
+    )
+    words = f"{quantity}, log" if scale.name == "log" else quantity
     yield f'<text class="title" x="{_WIDTH - 4}" y="{_TOP - 12}" text-anchor="end">{escape(words)}</text>'
     for index, colour in enumerate(reversed(hexes(_BAR_STEPS))):
         top = _TOP + _SIDE * index / _BAR_STEPS
@@ -197,18 +279,6 @@ def _bar(drawing: Drawing) -> Iterator[str]:
         sign = "\u2265 " if scale.is_clipped and share == 1 else ""
         top = _TOP + _SIDE * (1 - share)
         yield f'<text x="{_BAR + 20}" y="{top + 4:.2f}">{sign}{loss:.4g}</text>'
-
-
-_BAR_STEPS = 60
-_TITLE_CHARACTERS = 24
-#: Space that the number of a checkpoint takes: a digit's width, and a line's height.
-_DIGIT, _ROW = 7.0, 13.0
-_DEFINITIONS = (
-    '<defs><pattern id="hatching" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<path class="hole" d="M0,0V8"/></pattern>'
-    f'<clipPath id="inside"><rect x="{_LEFT - 6}" y="{_TOP - 6}" width="{_SIDE + 12}" height="{_SIDE + 12}"/>'
-    "</clipPath></defs>"
-)
 
 
 def _path(surface: LossSurface, frame: _Frame, heights: list[float]) -> Iterator[str]:

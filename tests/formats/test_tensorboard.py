@@ -14,10 +14,10 @@ from instrument.codec import event as codec
 from instrument.codec import schema, wire
 from instrument.codec import tensorboard as tb
 from instrument.eventfile import names
+from instrument.formats import export
+from instrument.formats.tensorboard_import import import_runs
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
-from instrument.show.formats import export
-from instrument.show.tensorboard_import import import_runs
 from instrument.values import ArrayItem, Event, MessageItem
 from tests.runs.build import SECONDS, framed, steps, write
 from tests.show.runs import every_kind, lineage
@@ -155,7 +155,7 @@ def test_files_of_others_are_imported(tmp_path: Path, name: str) -> None:
     run = read_run(tmp_path / "out")
     assert [names.recognise(Path(path).name).kind for path in run.files] == [names.SUMMARY]  # type: ignore[union-attr]
     assert points(run) == points(read_run(GOLDEN / name))
-    assert sum(one.points for one in found.written) == sum(map(len, points(run).values()))
+    assert sum(written.points for _, written in found.written) == sum(map(len, points(run).values()))
     assert found.left_out == []
 
 

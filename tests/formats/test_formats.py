@@ -15,12 +15,12 @@ import pytest
 
 from instrument.codec import image
 from instrument.errors import InstrumentError
-from instrument.facts.tags import TagFilter
+from instrument.facts.selection import TagFilter
+from instrument.formats import export
+from instrument.formats.arrays import png
+from instrument.formats.text import _pieces
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
-from instrument.show.formats import export
-from instrument.show.formats.pictures import png
-from instrument.show.formats.text import _pieces
 from instrument.values import ArrayItem, Event, Image
 from tests.runs.build import framed, item, steps, write
 from tests.show.runs import EVIL, START, every_kind
@@ -244,7 +244,7 @@ def test_a_failure_leaves_no_half_file(run: Run, tmp_path: Path, monkeypatch: py
     def fail(_: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("instrument.show.formats.text._base64", fail)
+    monkeypatch.setattr("instrument.formats.text._base64", fail)
     with pytest.raises(OSError, match="No space left"):
         export(run, "csv", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["scalar.csv"]
