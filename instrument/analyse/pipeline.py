@@ -217,7 +217,7 @@ def verdict(capture: Capture, steps: Table) -> Verdict:
     queue was empty at times, the time that the feeder of the device's queue waited for the pipeline, and the share of
     samples in which the queue nearest to the consumer was empty.
     """
-    wait = next(_waits(capture, steps), None)
+    wait = next(filter(None, _waits(capture, steps)), None)
     if wait is None:
         has_any = len(capture.pipeline) or len(capture.batches) or len(capture.fetches)
         reason = "the trace does not say what the consumer of the data waited for" if has_any else _NOTHING[5:-1]
@@ -249,12 +249,13 @@ def _near_miss(capture: Capture, wait: _Wait) -> str:
     return ""
 
 
-def _waits(capture: Capture, steps: Table) -> Iterator[_Wait]:
-    """Yield what each source says about the wait, the best source first."""
-    for measure in (_of_fetches, _of_iterator, _of_intervals, _of_feeder, _of_root):
-        wait = measure(capture, steps)
-        if wait is not None:
-            yield wait
+def _waits(capture: Capture, steps: Table) -> Iterator[_Wait | None]:
+    """Yield what each source says about the wait, the best source first; None where it says nothing."""
+    yield _of_fetches(capture, steps)
+    yield _of_batches(capture, "the training loop") if capture.target == "cpu" else None
+    yield _of_intervals(capture, steps)
+    yield _of_batches(capture, "the feeder of the device's queue")
+    yield _of_root(capture)
 
 
 def _percent(wait_ns: float, whole_ns: float) -> float:
@@ -290,17 +291,11 @@ def _span_of_steps(steps: Table) -> tuple[int, int]:
     return int(begin.min()), int((begin + length).max() - begin.min())
 
 
-def _of_iterator(capture: Capture, steps: Table) -> _Wait | None:
-    """Measure the wait on the host, where the training loop itself is the consumer: the time in the pipeline."""
-    return _of_batches(capture, "the training loop") if capture.target == "cpu" else None
-
-
-def _of_feeder(capture: Capture, steps: Table) -> _Wait | None:
-    return _of_batches(capture, "the feeder of the device's queue")
-
-
 def _of_batches(capture: Capture, who: str) -> _Wait | None:
-    """Measure the time in the pipeline of batches that found its queue empty, by that from first to last batch."""
+    """Measure the time in the pipeline of batches that found its queue empty, by that from first to last batch.
+
+    On the host the training loop itself is the consumer.
+    """
     rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
     rows = rows[~far(rows["time_ns"], rows["time_ns"])]
     if len(rows) < 2:
@@ -336,7 +331,7 @@ def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
     return _Wait(percent, f"{percent:.1f} % of the steps' time passed before their first operator{queue}", not samples)
 
 
-def _of_root(capture: Capture, steps: Table) -> _Wait | None:
+def _of_root(capture: Capture) -> _Wait | None:
     """Count how often the queue nearest to the consumer was empty."""
     root = next(iter(queued(capture.pipeline)), None)
     share = _share(root.queue_sizes, 0) if root is not None else None

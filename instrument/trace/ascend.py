@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -90,23 +90,25 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
     )
 
 
-class _Source(NamedTuple):
-    """A raw file: its name as it was given, and its content."""
-
-    name: str
-    data: Chunks
-
-
 class _Reader:
-    """Hands the file of a kind to its parser, and keeps what was lost of each."""
+    """Hands the file of a kind to its parser, and keeps what was lost of each.
+
+    A file of the device itself comes before one of all devices; of several the first one is taken.
+    """
 
     def __init__(self, files: Mapping[str, Chunks], device: int) -> None:
-        self._sources, self._others = _sources(files, device)
+        self._files = files
+        self._names: dict[str, str] = {}
         self._losses: dict[str, Losses] = {}
+        self._others: list[str] = []
+        kinds = [(name, kind) for name in files if (kind := ascend_kind_of(name)) and kind.device in (device, None)]
+        for name, kind in sorted(kinds, key=lambda pair: pair[1].device is None):
+            if self._names.setdefault(kind.name, name) != name and kind.device is not None:
+                self._others.append(name)
 
     def name(self, kind: str) -> str:
-        """The name of the file of a kind; "" where there is none."""
-        return self._sources[kind].name if kind in self._sources else ""
+        """Return the name of the file of a kind, "" where there is none."""
+        return self._names.get(kind, "")
 
     def losses(self, kind: str) -> Losses:
         return self._losses.setdefault(kind, Losses(self.name(kind)))
@@ -116,11 +118,11 @@ class _Reader:
         return self.read_chunks(kind, lambda data, losses: parse(joined(data), losses))
 
     def read_chunks(self, kind: str, parse: Callable[[Chunks, Losses], T]) -> T:
-        """The same for a parser that needs no more than a piece at a time."""
-        return parse(self._sources[kind].data if kind in self._sources else b"", self.losses(kind))
+        """Do the same for a parser that needs no more than a piece at a time."""
+        return parse(self._files[self._names[kind]] if kind in self._names else b"", self.losses(kind))
 
     def problems(self) -> list[Problem]:
-        """All that was lost, file by file."""
+        """List all that was lost, file by file."""
         found = [problem for losses in self._losses.values() for problem in losses.problems()]
         return found + [Problem(name, "files of a kind that was read from another one", 1) for name in self._others]
 
@@ -260,22 +262,3 @@ def _marked_fetches(trace: StepTrace, steps: Rows, clock: Clock) -> Rows:
     fetches = unknown(FETCH, len(trace.fetches))
     _place(fetches, trace.fetches, steps, clock)
     return fetches
-
-
-def _sources(files: Mapping[str, Chunks], device: int) -> tuple[dict[str, _Source], list[str]]:
-    """Return the file of each kind that is of this device, and the names of those that are of a kind already there.
-
-    A file of the device itself comes before one of all devices; else the first one is taken.
-    """
-    by_kind: dict[str, _Source] = {}
-    others = []
-    kinds = [(name, kind) for name in files if (kind := ascend_kind_of(name)) is not None]
-    for wanted in (device, None):
-        for name, kind in kinds:
-            if kind.device != wanted:
-                continue
-            if kind.name not in by_kind:
-                by_kind[kind.name] = _Source(name, files[name])
-            elif wanted is not None:
-                others.append(name)
-    return by_kind, others

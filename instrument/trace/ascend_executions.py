@@ -48,9 +48,20 @@ class OperatorMap:
         self._row_of: dict[str, int] = {}
         self._is_text = tasks is None or tasks.is_text
         self._keys, self._rows = np.empty(0, np.uint64), np.empty(0, np.int32)
-        if tasks is not None and len(tasks.rows):
-            known = {one.name: one for one in graph}
-            self._add(tasks, known, tensors or {})
+        if tasks is None or not len(tasks.rows):
+            return
+        described = {one.name: one for one in graph}
+        rows = []
+        columns = (tasks.rows[field].tolist() for field in ("name", "type", "kind", "stream", "task"))
+        for name, kind, unit, stream, task in zip(*columns, strict=True):
+            full_name = tasks.names[name]
+            if full_name not in self._row_of:
+                desc = described.get(full_name) or (tensors or {}).get((stream, task))
+                self.row(_operator(full_name, "" if kind == MISSING else tasks.names[kind], unit, desc))
+            rows.append(self._row_of[full_name])
+        keys = self._keys_of(tasks.rows["stream"], tasks.rows["task"])
+        self._keys, last = np.unique(keys[::-1], return_index=True)
+        self._rows = np.array(rows, np.int32)[::-1][last]
 
     def __len__(self) -> int:
         """Return how many tasks are named."""
@@ -90,30 +101,12 @@ class OperatorMap:
             streams = np.where(tasks >= _GLOBAL_TASKS_FROM, _ANY_STREAM, streams)
         return streams.astype(np.uint64) << np.uint64(32) | (tasks.astype(np.uint64) & np.uint64(_ANY_STREAM))
 
-    def _add(
-        self, tasks: Tasks, known: Mapping[str, OperatorDesc], tensors: Mapping[tuple[int, int], OperatorDesc]
-    ) -> None:
-        columns = [tasks.rows[field].tolist() for field in ("name", "type", "kind", "stream", "task")]
-        rows = np.array([self._row(tasks, known, tensors, *fields) for fields in zip(*columns, strict=True)], np.int32)
-        keys = self._keys_of(tasks.rows["stream"], tasks.rows["task"])
-        self._keys, last = np.unique(keys[::-1], return_index=True)
-        self._rows = rows[::-1][last]
 
-    def _row(
-        self, tasks: Tasks, known: Mapping[str, OperatorDesc], tensors: Mapping[tuple[int, int], OperatorDesc],
-        name: int, type_: int, kind: int, stream: int, task: int,
-    ) -> int:  # fmt: skip
-        full_name = tasks.names[name]
-        if full_name in self._row_of:
-            return self._row_of[full_name]
-        desc = known.get(full_name) or tensors.get((stream, task))
-        told = (desc.type if desc else "") or (tasks.names[type_] if type_ != MISSING else "")
-        return self.row(
-            Operator(
-                full_name, short_name(full_name), told or type_of(full_name), SIDES.get(kind, f"task type {kind}"),
-                ";".join(",".join(map(str, tensor.shape)) for tensor in desc.inputs) if desc else "",
-            )
-        )  # fmt: skip
+def _operator(full_name: str, kind: str, unit: int, desc: OperatorDesc | None) -> Operator:
+    """Return an operator with the type and the shapes of its description, if there is one."""
+    shapes = ";".join(",".join(map(str, tensor.shape)) for tensor in desc.inputs) if desc else ""
+    kind = (desc.type if desc else "") or kind or type_of(full_name)
+    return Operator(full_name, short_name(full_name), kind, SIDES.get(unit, f"task type {unit}"), shapes)
 
 
 #: The types of operators that stand for tasks without a name.
