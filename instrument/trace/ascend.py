@@ -47,7 +47,7 @@ _WRAPPING_HWTS = "hwts.data"
 
 
 def capture(files: Mapping[str, Chunks], device: int) -> Capture:
-    """All that the raw files of one device say.
+    """Return all that the raw files of one device say.
 
     `files` maps names to contents, each with its slices joined: the name as it is on disk, with or without folders,
     but without the part of the slice, such as "hwts.log.data.45.dev.profiler_default_tag.1", "hwts.data.0",
@@ -174,7 +174,7 @@ def _step_trace(reader: _Reader, operators: OperatorMap, metadata: dict[str, obj
 
 
 def _steps(trace: StepTrace, clock: Clock) -> Rows:
-    """Steps (dtype STEP), numbered as the device does where it has one model and counts on, else from 1."""
+    """Return steps (dtype STEP), numbered as the device does where it has one model and counts on, else from 1."""
     found = trace.steps
     steps = np.empty(len(found), STEP)
     steps["step"], steps["model"] = found["step"], found["model"]
@@ -258,7 +258,7 @@ def _fetches(reader: _Reader, clock: Clock, whole: Rows) -> Rows:
 
 
 def _marked_fetches(trace: StepTrace, steps: Rows, clock: Clock) -> Rows:
-    """The same as the step trace marks it, which does not tell what the queue held."""
+    """Return the same as the step trace marks it, which does not tell what the queue held."""
     fetches = unknown(FETCH, len(trace.fetches))
     _place(fetches, trace.fetches, steps, clock)
     return fetches

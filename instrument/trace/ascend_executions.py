@@ -68,20 +68,20 @@ class OperatorMap:
         return len(self._keys)
 
     def row(self, operator: Operator) -> int:
-        """The row of an operator, which is added if none of its name is there."""
+        """Return the row of an operator, which is added if none of its name is there."""
         if operator.full_name not in self._row_of:
             self._row_of[operator.full_name] = len(self.operators)
             self.operators.append(operator)
         return self._row_of[operator.full_name]
 
     def row_on(self, full_name: str, side: str) -> int:
-        """The row of the operator of that name, of which another file says where it runs."""
+        """Return the row of the operator of that name, of which another file says where it runs."""
         row = self.row(Operator(full_name, short_name(full_name), type_of(full_name), side))
         self.operators[row] = self.operators[row]._replace(side=side)
         return row
 
     def find(self, streams: NDArray[np.integer], tasks: NDArray[np.integer]) -> NDArray[np.int32]:
-        """The row of the operator behind each task; `MISSING` where none is."""
+        """Return the row of the operator behind each task; `MISSING` where none is."""
         keys = self._keys_of(streams, tasks)
         if not len(self._keys):
             return np.full(len(keys), MISSING, np.int32)
@@ -89,7 +89,7 @@ class OperatorMap:
         return np.where(self._keys[places] == keys, self._rows[places], MISSING).astype(np.int32)
 
     def behind(self, stream: int, task: int) -> int:
-        """The row of the operator that comes next on the stream of a mark; `MISSING` behind the last one."""
+        """Return the row of the operator that comes next on the stream of a mark; `MISSING` behind the last one."""
         key = self._keys_of(np.array([stream]), np.array([task]))
         place = int(np.searchsorted(self._keys, key[0], side="right"))
         if place == len(self._keys) or self._keys[place] >> np.uint64(32) != key[0] >> np.uint64(32):
@@ -122,7 +122,7 @@ _UNNAMED = {
 
 
 def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: NamedRows, losses: Losses) -> Rows:
-    """Executions on the device's streams; those that the AI CPU's own file has are left to it.
+    """Return executions on the device's streams; those that the AI CPU's own file has are left to it.
 
     `wraps` says that task ids wrap at 16 bits.
     """
@@ -227,7 +227,7 @@ def _run_of(tasks: Rows, clock: Clock) -> tuple[Integers, Integers]:
 
 
 def of_aicpu(found: NamedRows, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
-    """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
+    """Return executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
 
     Beside them, row by row, what else their file says (dtype AI_CPU_TASK).
     """

@@ -46,7 +46,7 @@ def clock_of(times: Integers) -> str:
 
 
 def shifted(rows: Rows, offset_ns: int) -> Rows:
-    """`rows` with all their times `offset_ns` later, those that are `MISSING` excepted."""
+    """Return `rows` with all their times `offset_ns` later, less those that are `MISSING`."""
     if not offset_ns:
         return rows
     result = rows.copy()

@@ -50,7 +50,7 @@ class Clock:
         return (cycles * 1_000_000 + self.khz // 2) // self.khz
 
     def ns(self, cycles: Integers) -> Integers:
-        """Counters that `holds` as times in ns, to the nearest; `MISSING` stays `MISSING`."""
+        """Convert counters that `holds` to times in ns, to the nearest; `MISSING` stays `MISSING`."""
         divisor = math.gcd(1_000_000, self.khz)
         factor, den = 1_000_000 // divisor, self.khz // divisor
         if den == 1:
@@ -63,7 +63,7 @@ class Clock:
         return times
 
     def ns_of_us(self, us: Integers) -> Integers:
-        """Times in us on the counter's axis as times in ns; `MISSING` stays `MISSING`."""
+        """Convert times in us on the counter's axis to ns; `MISSING` stays `MISSING`."""
         times = us * 1000 + self.offset_ns
         times[us == MISSING] = MISSING
         return times
@@ -102,7 +102,7 @@ class Moment(NamedTuple):
 
 
 def start_log(data: Buffer, losses: Losses) -> StartLog:
-    """The numbers of `host_start.log` (clock_realtime, clock_monotonic_raw, cntvct, cntvct_diff) or `dev_start.log`."""
+    """Read `host_start.log` (clock_realtime, clock_monotonic_raw, cntvct, cntvct_diff) or `dev_start.log`."""
     section, values = "", {}
     for line in filter(None, map(str.strip, decode(bytes(data)).split("\n"))):
         match = _SETTING.fullmatch(line)
@@ -157,7 +157,7 @@ def clock(host: StartLog, device: StartLog, info: DeviceInfo, start: Moment) -> 
 
 
 def _wall_offset_ns(host: StartLog, start: Moment) -> int | None:
-    """Time since the epoch less the host's monotonic time, ns."""
+    """Return the time since the epoch less the host's monotonic time, ns."""
     if start.epoch_us is not None and start.monotonic_ns is not None:
         return start.epoch_us * 1000 - start.monotonic_ns
     realtime, monotonic = host.values.get("clock_realtime"), host.values.get("clock_monotonic_raw")
@@ -171,7 +171,7 @@ def _first(content: dict[str, Json], key: str) -> dict[str, Json]:
 
 
 def _time(value: object) -> int | None:
-    """A number that the logs write as a number or as text; None for what is no time."""
+    """Return a number that the logs write as a number or as text; None for what is no time."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     found = integer(value.strip()) if isinstance(value, str) else value
@@ -179,7 +179,7 @@ def _time(value: object) -> int | None:
 
 
 def _khz(value: object) -> int | None:
-    """A frequency in MHz, written as a number or as text, in kHz."""
+    """Return in kHz a frequency in MHz, which is written as a number or as text."""
     match = _MHZ.fullmatch(str(value).strip()) if isinstance(value, int | float | str) else None
     if match is None:
         return None

@@ -176,7 +176,7 @@ def is_absence(problem: Problem) -> bool:
 
 
 def _by_detailed_kind(of_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The files by kind; the raw files of an Ascend device, which are one kind for others, by theirs."""
+    """Return the files by kind; the raw files of an Ascend device, which are one kind for others, by theirs."""
     found: dict[str, list[str]] = {}
     for kind, names in of_kind.items():
         for name in names:
@@ -205,7 +205,7 @@ def _broken(names: Mapping[str, Sequence[str]], parts: Capture) -> Iterator[_Rul
 
 
 def _absent_iterations(names: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """The files of an iteration that are not there while others of it, and of their kind, are."""
+    """Yield the files of an iteration that are not there while others of it, and of their kind, are."""
     known: dict[str, set[str]] = {}
     for name in (name for of in names.values() for name in of):
         if match := _ITERATION.fullmatch(name.rpartition("/")[2]):

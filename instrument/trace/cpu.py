@@ -148,7 +148,7 @@ class _Batch:
 
 
 def _regular(items: list[bytes], unit_ns: int) -> tuple[Integers, ...] | None:
-    """The columns of executions that are all alike; None where one of them is not as it should be."""
+    """Return the columns of executions that are all alike; None where one of them is not as it should be."""
     try:
         starts, durations, *threads = zip(*(item.split(b",") for item in items), strict=True)
         if len(threads) > 1 or len(max(durations, key=len)) > _EXACT_CHARACTERS or any(b"_" in item for item in items):
@@ -207,7 +207,7 @@ def framework(data: Buffer, losses: Losses) -> Shapes:
 
 
 def _kind(line: str) -> tuple[str, str] | None:
-    """Short name and shapes of a line; both are empty in a line without a name."""
+    """Return short name and shapes of a line; both are empty in a line without a name."""
     parts = line.strip().split(";")
     if len(parts) < 3 or not all(_SHAPE.fullmatch(part) for part in parts[3:] if part):
         return None
@@ -235,7 +235,7 @@ def with_shapes(found: OperatorRows, shapes: Shapes, losses: Losses, has_all: bo
 
 
 def _kinds_of(executed: Integers, written: Integers, rows: NDArray[np.int32], names: int) -> Integers:
-    """For each execution the row of its shapes; `MISSING` without any line of its name, `_UNKNOWN` where not certain.
+    """Return the row of the shapes of each execution: `MISSING` without a line of its name, `_UNKNOWN` if uncertain.
 
     `executed` and `written` are the short names of the executions and of the lines, as numbers below `names`.
     """
@@ -254,7 +254,7 @@ def _kinds_of(executed: Integers, written: Integers, rows: NDArray[np.int32], na
 
 
 def _split(found: OperatorRows, kinds: Sequence[tuple[str, str]], kind: Integers) -> OperatorRows:
-    """`found` with an operator for each pair of operator and shapes."""
+    """Return `found` with an operator for each pair of operator and shapes."""
     texts = Index[str]()
     text_of_kind = np.array([*(texts(shapes) for _, shapes in kinds), texts("")], np.int64)
     pairs = found.rows["operator"].astype(np.int64) * len(texts) + text_of_kind[kind]

@@ -106,7 +106,7 @@ def step_trace(data: Buffer, losses: Losses) -> StepTrace:
 
 
 def _by_step(whole: list[str], losses: Losses) -> StepTrace:
-    """A line a step: begin, fp, bp and end as `<op>,<ns>`, then `<op>,<start ns>,<end ns>` for communication."""
+    """Read a line a step: begin, fp, bp, end as `<op>,<ns>`, then `<op>,<start ns>,<end ns>` for communication."""
     names = Index[str]()
     steps, reduces = [], []
     for step, line in enumerate(whole, 1):
@@ -124,7 +124,7 @@ def _by_step(whole: list[str], losses: Losses) -> StepTrace:
 
 
 def _by_point(whole: list[str], losses: Losses) -> StepTrace:
-    """A line a point: fp, bp, end of the iteration, then communication; each with `<start>,<end>` of all steps."""
+    """Read a line a point: fp, bp, end of the iteration, communication; each with `<start>,<end>` of all steps."""
     points = [line.split() for line in whole]
     if len(points) < 3:
         losses.add("points of steps without the others", len(points))

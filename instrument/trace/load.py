@@ -359,5 +359,5 @@ def _target(group: Group) -> str:
 
 
 def _gpu_clock(rows: Rows) -> str:
-    """A GPU's clock is the wall clock, unless its values say that it is not."""
+    """Return the clock of a GPU: the wall clock, unless its values say that it is not."""
     return EPOCH if clock_of(rows["start_ns"]) == EPOCH else DEVICE

@@ -109,7 +109,7 @@ def _with_parents(stages: list[PipelineStage], losses: Losses) -> list[PipelineS
 
 
 def queued(stages: Sequence[PipelineStage]) -> list[PipelineStage]:
-    """The stages that have a queue, breadth first from the root, which comes first with or without one.
+    """Return the stages that have a queue, breadth first from the root, which comes first with or without one.
 
     Their parents and children are the nearest ones that have a queue, too.
     """
@@ -126,7 +126,7 @@ def queued(stages: Sequence[PipelineStage]) -> list[PipelineStage]:
 
 
 def _nearest(stage: PipelineStage, by_id: dict[int, PipelineStage], seen: set[int]) -> list[PipelineStage]:
-    """The nearest descendants with a queue, in order; none of those in `seen`, as damaged trees may have rings."""
+    """Return the nearest descendants with a queue, in order, but none in `seen`: damaged trees may have rings."""
     found, pending = [], list(reversed(stage.children))
     while pending:
         child = by_id.get(pending.pop())
@@ -214,7 +214,7 @@ def _lists(value: Json, losses: Losses) -> dict[str, list[float]]:
 
 
 def _busy(lists: dict[str, list[float]]) -> float | None:
-    """Mean of system time plus mean of user time; None without samples of both."""
+    """Return the mean of system time plus mean of user time; None without samples of both."""
     parts = [lists.get("sys_utilization"), lists.get("user_utilization")]
     return sum(float(np.mean(samples)) for samples in parts if samples) if all(parts) else None
 
@@ -264,7 +264,7 @@ def _blocks_of_lines(data: Buffer, losses: Losses) -> Iterator[list[bytes]]:
 
 
 def _lines(block: list[bytes], losses: Losses) -> Integers:
-    """The integers of each line, with a time of `MISSING` where it has none; lines of another form are counted."""
+    """Return the integers of each line, its time `MISSING` where it has none; lines of another form are counted."""
     rows = []
     for line in block:
         words = line.split()
@@ -276,7 +276,7 @@ def _lines(block: list[bytes], losses: Losses) -> Integers:
 
 
 def _as_batches(table: Integers, column: Integers) -> Rows:
-    """One row a batch; `column` says which of its values a line holds."""
+    """Return one row a batch; `column` says which of its values a line holds."""
     again = _occurrence(np.stack([table[:, 2], column], axis=1))
     keys, first, row = np.unique(np.stack([table[:, 2], again], axis=1), axis=0, return_index=True, return_inverse=True)
     result = unknown(BATCH, len(keys))
@@ -293,7 +293,7 @@ def _as_batches(table: Integers, column: Integers) -> Rows:
 
 
 def _occurrence(keys: Integers) -> Integers:
-    """For each row how many equal ones stand before it."""
+    """Return how many equal rows stand before each."""
     if not len(keys):
         return np.empty(0, np.int64)
     order = np.lexsort(keys.T)

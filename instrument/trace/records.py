@@ -94,7 +94,7 @@ class Framer:
         return count, None
 
     def _suspects(self, data: Buffer, begin: int, count: int) -> list[int]:
-        """The records without the word whose next one lacks it as well, or is not there."""
+        """Return the records without the word whose next one lacks it as well, or is not there."""
         if not count:
             return []
         first, second = (
@@ -108,7 +108,7 @@ class Framer:
         return found
 
     def _begins(self, data: Buffer, first: int, stop: int) -> Iterator[int]:
-        """The places from `first` to `stop` at which the word recurs at the distance of a record."""
+        """Yield the places from `first` to `stop` at which the word recurs at the distance of a record."""
         window = bytes(data[first + self._offset : stop + self._offset + 1])
         found = window.find(self._pattern)
         while found >= 0:
@@ -154,7 +154,7 @@ def records(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
 
 
 def with_magic(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
-    """The records of `data` whose field "magic", their first, is what it should be, without a copy if they all are."""
+    """Return the records of `data` whose first field, "magic", is as it should be; no copy if they all are."""
     found = framed(data, layout, Word(MAGIC_WORD, 0), losses)
     good = found["magic"] == MAGIC_WORD
     losses.add(NO_MAGIC, len(found) - int(np.count_nonzero(good)))
@@ -162,12 +162,12 @@ def with_magic(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
 
 
 def joined(data: Chunks) -> Buffer:
-    """All of a raw file in one piece."""
+    """Return all of a raw file in one piece."""
     return data if isinstance(data, bytes | memoryview) else b"".join(data)
 
 
 def pieces(data: Chunks) -> Iterator[Buffer]:
-    """A raw file piece by piece."""
+    """Iterate over the pieces of a raw file."""
     return iter((data,)) if isinstance(data, bytes | memoryview) else iter(data)
 
 
@@ -177,12 +177,12 @@ def is_binary(data: Buffer) -> bool:
 
 
 def messages(data: Buffer, losses: Losses) -> Iterator[str]:
-    """The text messages, each of which ends with NUL, without the blanks around them."""
+    """Yield the text messages, each of which ends with NUL, without the blanks around them."""
     return _texts(data, b"\0", losses, UNKNOWN_MESSAGES)
 
 
 def lines(data: Buffer, losses: Losses) -> Iterator[str]:
-    """The lines that hold anything, each of which ends with a line feed, without the blanks around them."""
+    """Yield the lines that hold anything, each of which ends with a line feed, without the blanks around them."""
     return _texts(data, b"\n", losses, UNKNOWN_LINES)
 
 
@@ -197,7 +197,7 @@ def _texts(data: Buffer, end: bytes, losses: Losses, unknown: str) -> Iterator[s
 
 
 def integer(text: str) -> int | None:
-    """A whole number without a sign that an int64 holds; None for anything else."""
+    """Return a whole number without a sign that an int64 holds, or None for anything else."""
     if len(text) > _INT64_DIGITS or not (text.isascii() and text.isdecimal()):
         return None
     value = int(text)

@@ -65,7 +65,7 @@ def _trace(points: Rows, starts_are_odd: bool, skips_first: bool, losses: Losses
 
 
 def _rows(points: Rows, order: Integers) -> Integers:
-    """The step that each mark belongs to, by the order of their ends; `MISSING` behind the last end of its model."""
+    """Return the step of each mark, by the order of their ends; `MISSING` behind the last end of its model."""
     if not len(points):
         return np.empty(0, np.int64)
     is_end = points["what"] == STEP_END
@@ -79,7 +79,7 @@ def _rows(points: Rows, order: Integers) -> Integers:
 
 
 def _steps(points: Rows, order: Integers, row: Integers, losses: Losses) -> Rows:
-    """A step for each end, in record order; the first forward and the last backward mark of a step count."""
+    """Return a step for each end, in record order; its first forward and its last backward mark count."""
     ends = np.flatnonzero(points["what"] == STEP_END)
     ends = ends[np.argsort(order[ends])]
     steps = unknown(STEP_CYCLES, len(ends))
@@ -97,7 +97,7 @@ def _steps(points: Rows, order: Integers, row: Integers, losses: Losses) -> Rows
 
 
 def _pairs(points: Rows, row: Integers, what: int, starts_are_odd: bool, losses: Losses) -> Rows:
-    """Marks 2i and 2i+1 of a stream in a step are pair i; an odd number of marks there tells none of them apart."""
+    """Pair marks 2i and 2i+1 of a stream in a step; an odd number of marks there tells none of them apart."""
     chosen = np.flatnonzero((points["what"] == what) & (row != MISSING))
     chosen = chosen[np.lexsort((points["stream"][chosen], row[chosen]))]
     stream, step = points["stream"][chosen], row[chosen]

@@ -142,7 +142,7 @@ class _Reader:
                 self._convert()
 
     def _take_step(self, event: dict[str, Json], arguments: dict[str, Json]) -> None:
-        """The model is that of the thread's name. Several files may hold the same steps, so they count once."""
+        """Take a step, of the model in the thread's name, or a reduce. Steps that several files hold count once."""
         start, duration, fp, bp = (
             scaled(str(value).strip(), US)
             for value in (event.get("ts"), event.get("dur"), arguments.get("FP Start"), arguments.get("BP End"))
@@ -195,7 +195,7 @@ class _Reader:
         return _PLANE if kind == _COLLECTIVE and is_plane else kind
 
     def _executions(self, tasks: Rows, kind: Integers) -> tuple[list[Operator], Rows, Mask]:
-        """Operators, their executions, and which of those are activities below operators."""
+        """Return operators, their executions, and which of those are activities below operators."""
         keys = np.stack([tasks["name"].astype(np.int64), tasks["task_type"].astype(np.int64), kind], axis=1)
         distinct, rows = np.unique(keys, axis=0, return_inverse=True)
         names, types = self._names.names, self._task_types.names
@@ -246,7 +246,7 @@ def _side(task_type: str, kind: int) -> str:
 
 
 def _with_intervals(steps: Rows) -> Rows:
-    """`steps` by model and number, each once, and from the end of the one before it."""
+    """Return `steps` by model and number, each once, and from the end of the one before it."""
     steps = steps[np.lexsort((steps["start_ns"], steps["step"], steps["model"]))]
     is_new = np.ones(len(steps), np.bool_)
     is_new[1:] = (steps["model"][1:] != steps["model"][:-1]) | (steps["step"][1:] != steps["step"][:-1])
