@@ -123,8 +123,8 @@ class _Reader:
 
     def problems(self) -> list[Problem]:
         """List all that was lost, file by file."""
-        found = [problem for losses in self._losses.values() for problem in losses.problems()]
-        return found + [Problem(name, "files of a kind that was read from another one", 1) for name in self._others]
+        problems = [problem for losses in self._losses.values() for problem in losses.problems()]
+        return problems + [Problem(name, "files of a kind that was read from another one", 1) for name in self._others]
 
 
 def _clock(reader: _Reader, metadata: dict[str, object]) -> Clock:
@@ -134,8 +134,8 @@ def _clock(reader: _Reader, metadata: dict[str, object]) -> Clock:
     for name, values in (("host_start", host.values), ("dev_start", device.values)):
         metadata.update({name: dict(values)} if values else {})
     for name, fields in (("device_info", info._asdict()), ("start_info", start._asdict()), ("end_info", end._asdict())):
-        known = {key: value for key, value in fields.items() if value is not None}
-        metadata.update({name: known} if known else {})
+        given = {key: value for key, value in fields.items() if value is not None}
+        metadata.update({name: given} if given else {})
     return clocks.clock(host, device, info, start)
 
 
@@ -145,7 +145,9 @@ def _operators(reader: _Reader) -> OperatorMap:
     is_ge = ".vm" not in reader.name("graph_desc")
     graph = reader.read("graph_desc", lambda data, losses: framework.graph(data, losses, is_ge))
     if graph:
-        undescribed = {tasks.names[row] for row in tasks.rows["name"].tolist()} - {one.name for one in graph}
+        undescribed = {tasks.names[row] for row in tasks.rows["name"].tolist()} - {
+            described.name for described in graph
+        }
         losses = reader.losses("graph_desc")
         losses.add("operators that it does not describe: their shapes are not known", len(undescribed))
     return OperatorMap(tasks, graph, reader.read("tensor_data", framework.tensors))
@@ -175,15 +177,15 @@ def _step_trace(reader: _Reader, operators: OperatorMap, metadata: dict[str, obj
 
 def _steps(trace: StepTrace, clock: Clock) -> Rows:
     """Return steps (dtype STEP), numbered as the device does where it has one model and counts on, else from 1."""
-    found = trace.steps
-    steps = np.empty(len(found), STEP)
-    steps["step"], steps["model"] = found["step"], found["model"]
-    index = found["index"]
-    if len(found) and np.all(found["model"] == found["model"][0]) and index[0] > 0 and np.all(np.diff(index) > 0):
+    marked = trace.steps
+    steps = np.empty(len(marked), STEP)
+    steps["step"], steps["model"] = marked["step"], marked["model"]
+    index = marked["index"]
+    if len(marked) and np.all(marked["model"] == marked["model"][0]) and index[0] > 0 and np.all(np.diff(index) > 0):
         steps["step"] = index
     columns = (("start_ns", "start"), ("fp_start_ns", "forward"), ("bp_end_ns", "backward"), ("end_ns", "end"))
     for name, source in columns:
-        steps[name] = _ns(clock, found[source])
+        steps[name] = _ns(clock, marked[source])
     return steps
 
 
@@ -196,9 +198,9 @@ def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> tuple[
     lost = np.empty(len(tasks.lost), LOST)
     lost["start_ns"], lost["end_ns"] = (_ns(clock, tasks.lost[name]) for name in ("start_cycles", "end_cycles"))
     del tasks  # the largest of all
-    on_ai_cpu, told = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
+    on_ai_cpu, ai_cpu_tasks = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
     both = np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams
-    return by_start(both), by_start(told), lost
+    return by_start(both), by_start(ai_cpu_tasks), lost
 
 
 def _ns(clock: Clock, cycles: Integers) -> Integers:
@@ -214,11 +216,11 @@ def _reduces(trace: StepTrace, steps: Rows, clock: Clock, name_of: Callable[[np.
     return reduces
 
 
-def _place(found: Rows, pairs: Rows, steps: Rows, clock: Clock) -> None:
+def _place(rows: Rows, pairs: Rows, steps: Rows, clock: Clock) -> None:
     """Give pairs of marks their step, stream and times."""
-    found["step"], found["stream"] = steps["step"][pairs["step"] - 1], pairs["stream"]
-    found["start_ns"] = clock.ns(pairs["start"])
-    found["duration_ns"] = clock.ns(pairs["end"]) - found["start_ns"]
+    rows["step"], rows["stream"] = steps["step"][pairs["step"] - 1], pairs["stream"]
+    rows["start_ns"] = clock.ns(pairs["start"])
+    rows["duration_ns"] = clock.ns(pairs["end"]) - rows["start_ns"]
 
 
 def _reduce_name(pair: np.void, points: Mapping[int, str], operators: OperatorMap) -> str:
@@ -235,24 +237,24 @@ def _batches(reader: _Reader, clock: Clock) -> Rows:
     dp, tdt = (reader.read(kind, data_preprocess.pushes) for kind in ("dp", "tdt"))
     if len(dp) and len(tdt):
         reader.losses("dp").add("elements of the queue that TDT tells as well", len(dp))
-    found = tdt if len(tdt) else dp
-    found = found[found["time_us"] < clock.limit_us]
-    batches = unknown(BATCH, len(found))
-    batches["time_ns"] = clock.ns_of_us(found["time_us"])
-    batches["batch"], batches["queue_size"] = found["index"], found["size"]
+    elements = tdt if len(tdt) else dp
+    elements = elements[elements["time_us"] < clock.limit_us]
+    batches = unknown(BATCH, len(elements))
+    batches["time_ns"] = clock.ns_of_us(elements["time_us"])
+    batches["batch"], batches["queue_size"] = elements["index"], elements["size"]
     return batches
 
 
 def _fetches(reader: _Reader, clock: Clock, whole: Rows) -> Rows:
     """Return how the device took batches out of its queue, by its own file or by the table made of that."""
-    found = reader.read("aicpumi", data_preprocess.fetches)
+    rows = reader.read("aicpumi", data_preprocess.fetches)
     table = reader.read("fetch_table", data_preprocess.fetch_table)
-    found = found if len(found) else table
-    found = found[np.maximum(found["start_us"], found["end_us"]) < clock.limit_us]
-    fetches = unknown(FETCH, len(found))
-    fetches["start_ns"] = clock.ns_of_us(found["start_us"])
-    fetches["duration_ns"] = 1000 * (found["end_us"] - found["start_us"])
-    fetches["queue_size"] = found["size"]
+    rows = rows if len(rows) else table
+    rows = rows[np.maximum(rows["start_us"], rows["end_us"]) < clock.limit_us]
+    fetches = unknown(FETCH, len(rows))
+    fetches["start_ns"] = clock.ns_of_us(rows["start_us"])
+    fetches["duration_ns"] = 1000 * (rows["end_us"] - rows["start_us"])
+    fetches["queue_size"] = rows["size"]
     fetches["step"] = steps_at(fetches["start_ns"], whole)
     return fetches
 

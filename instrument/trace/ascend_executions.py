@@ -50,7 +50,7 @@ class OperatorMap:
         self._keys, self._rows = np.empty(0, np.uint64), np.empty(0, np.int32)
         if tasks is None or not len(tasks.rows):
             return
-        described = {one.name: one for one in graph}
+        described = {operator.name: operator for operator in graph}
         rows = []
         columns = (tasks.rows[field].tolist() for field in ("name", "type", "kind", "stream", "task"))
         for name, kind, unit, stream, task in zip(*columns, strict=True):
@@ -121,15 +121,15 @@ _UNNAMED = {
 }
 
 
-def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: NamedRows, losses: Losses) -> Rows:
+def of_hwts(hwts: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: NamedRows, losses: Losses) -> Rows:
     """Return executions on the device's streams; those that the AI CPU's own file has are left to it.
 
     `wraps` says that task ids wrap at 16 bits.
     """
-    _count(found, losses)
-    is_time = clock.holds(found.pairs["start_cycles"]) & clock.holds(found.pairs["end_cycles"])
-    pairs = found.pairs if np.all(is_time) else found.pairs[is_time]
-    losses.add(TOO_LARGE, len(found.pairs) - len(pairs))
+    _count(hwts, losses)
+    is_time = clock.holds(hwts.pairs["start_cycles"]) & clock.holds(hwts.pairs["end_cycles"])
+    pairs = hwts.pairs if np.all(is_time) else hwts.pairs[is_time]
+    losses.add(TOO_LARGE, len(hwts.pairs) - len(pairs))
     tasks, rows = _task_rows(pairs, wraps, operators)
     is_named = rows != MISSING
     losses.add("executions of tasks that are no operator's", len(rows) - int(np.count_nonzero(is_named)))
@@ -144,13 +144,13 @@ def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_c
     return executions
 
 
-def _count(found: Hwts, losses: Losses) -> None:
-    ends = int(np.count_nonzero(found.unpaired["is_end"]))
-    losses.add("starts of tasks without an end", len(found.unpaired) - ends)
+def _count(hwts: Hwts, losses: Losses) -> None:
+    ends = int(np.count_nonzero(hwts.unpaired["is_end"]))
+    losses.add("starts of tasks without an end", len(hwts.unpaired) - ends)
     losses.add("ends of tasks without a start", ends)
-    losses.add("jumps of the running number, where records were lost", found.breaks)
-    losses.add("records without the usual word at byte 2", found.without_magic)
-    losses.add("records with the warning bit", found.warnings)
+    losses.add("jumps of the running number, where records were lost", hwts.breaks)
+    losses.add("records without the usual word at byte 2", hwts.without_magic)
+    losses.add("records with the warning bit", hwts.warnings)
 
 
 def _task_rows(pairs: Rows, wraps: bool, operators: OperatorMap) -> tuple[Integers, NDArray[np.int32]]:
@@ -192,16 +192,16 @@ def _are_ai_cpu(pairs: Rows, tasks: Integers, ai_cpu: NamedRows, clock: Clock) -
     That file may cover less than hwts. Its text form does not tell streams.
     """
     is_told = np.zeros(len(pairs), np.bool_)
-    told = ai_cpu.rows[ai_cpu.rows["stream"] != MISSING]
-    if not len(told):
+    listed = ai_cpu.rows[ai_cpu.rows["stream"] != MISSING]
+    if not len(listed):
         return is_told
-    begin, end = _run_of(told, clock)
-    told_keys, keys = told["stream"] << 32 | told["task"], pairs["stream"].astype(np.int64) << 32 | tasks
-    candidates = np.flatnonzero(np.isin(keys, told_keys))
+    begin, end = _run_of(listed, clock)
+    listed_keys, keys = listed["stream"] << 32 | listed["task"], pairs["stream"].astype(np.int64) << 32 | tasks
+    candidates = np.flatnonzero(np.isin(keys, listed_keys))
     candidates = candidates[np.argsort(keys[candidates], kind="stable")]
     unique, firsts = np.unique(keys[candidates], return_index=True)
     for key, places in zip(unique.tolist(), np.split(candidates, firsts[1:]), strict=False):
-        mine = np.flatnonzero((told_keys == key) & (begin != MISSING))
+        mine = np.flatnonzero((listed_keys == key) & (begin != MISSING))
         mine = mine[np.argsort(begin[mine], kind="stable")]
         latest = np.searchsorted(begin[mine], clock.ns(pairs["end_cycles"][places]), "right") - 1
         if len(mine):
@@ -226,33 +226,33 @@ def _run_of(tasks: Rows, clock: Clock) -> tuple[Integers, Integers]:
     return np.where(is_known, times[0], MISSING), np.where(is_known, times[1], MISSING)
 
 
-def of_aicpu(found: NamedRows, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
+def of_aicpu(named_tasks: NamedRows, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
     """Return executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
 
     Beside them, row by row, what else their file says (dtype AI_CPU_TASK).
     """
-    tasks = found.rows
+    tasks = named_tasks.rows
     start, end = _run_of(tasks, clock)
     good = start != MISSING
     losses.add(TOO_LARGE, len(tasks) - int(np.count_nonzero(good)))
     executions = np.empty(len(tasks), EXECUTION)
     executions["start_ns"], executions["duration_ns"] = start, end - start
-    executions["operator"] = _aicpu_rows(operators, found)
+    executions["operator"] = _aicpu_rows(operators, named_tasks)
     executions["task"] = tasks["task"]
     executions["stream"] = np.where(tasks["stream"] == MISSING, tasks["thread"], tasks["stream"])
-    told = np.empty(len(tasks), AI_CPU_TASK)
-    told["start_ns"], told["operator"], told["step"] = start, executions["operator"], MISSING
+    ai_cpu_tasks = np.empty(len(tasks), AI_CPU_TASK)
+    ai_cpu_tasks["start_ns"], ai_cpu_tasks["operator"], ai_cpu_tasks["step"] = start, executions["operator"], MISSING
     for name, column in (("total_ns", "total_us"), ("dispatch_ns", "dispatch_us")):
-        told[name] = np.where(tasks[column] == MISSING, MISSING, tasks[column] * 1000)
-    return np.asarray(executions[good]), np.asarray(told[good])
+        ai_cpu_tasks[name] = np.where(tasks[column] == MISSING, MISSING, tasks[column] * 1000)
+    return np.asarray(executions[good]), np.asarray(ai_cpu_tasks[good])
 
 
-def _aicpu_rows(operators: OperatorMap, found: NamedRows) -> NDArray[np.int32]:
-    if not len(found.rows):
+def _aicpu_rows(operators: OperatorMap, named_tasks: NamedRows) -> NDArray[np.int32]:
+    if not len(named_tasks.rows):
         return np.empty(0, np.int32)
-    streams, tasks = found.rows["stream"], found.rows["task"]
-    named = np.array([operators.row_on(name, AI_CPU) for name in found.names] + [MISSING], np.int32)
-    rows = named[found.rows["operator"]]  # -1 is the last one
+    streams, tasks = named_tasks.rows["stream"], named_tasks.rows["task"]
+    named = np.array([operators.row_on(name, AI_CPU) for name in named_tasks.names] + [MISSING], np.int32)
+    rows = named[named_tasks.rows["operator"]]  # -1 is the last one
     rows = np.where((rows == MISSING) & (streams != MISSING), operators.find(streams, tasks), rows)
     is_unnamed = (rows == MISSING) & (streams != MISSING)
     if np.any(is_unnamed):

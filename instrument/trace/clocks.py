@@ -138,9 +138,9 @@ def moment(data: Buffer, losses: Losses) -> Moment:
     """The two clocks of `start_info` or `end_info`."""
     content = mapping(data, losses)
     epoch = content.get("collectionTimeBegin", content.get("collectionTimeEnd"))
-    found = Moment(_time(epoch), _time(content.get("clockMonotonicRaw")))
-    losses.add("moments that are not told on both clocks", bool(content) and None in found)
-    return found
+    both = Moment(_time(epoch), _time(content.get("clockMonotonicRaw")))
+    losses.add("moments that are not told on both clocks", bool(content) and None in both)
+    return both
 
 
 def clock(host: StartLog, device: StartLog, info: DeviceInfo, start: Moment) -> Clock:
@@ -165,8 +165,8 @@ def _wall_offset_ns(host: StartLog, start: Moment) -> int | None:
 
 
 def _first(content: dict[str, Json], key: str) -> dict[str, Json]:
-    found = content.get(key)
-    first = found[0] if isinstance(found, list) and found else None
+    items = content.get(key)
+    first = items[0] if isinstance(items, list) and items else None
     return first if isinstance(first, dict) else {}
 
 
@@ -174,8 +174,8 @@ def _time(value: object) -> int | None:
     """Return a number that the logs write as a number or as text; None for what is no time."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
-    found = integer(value.strip()) if isinstance(value, str) else value
-    return found if found is not None and 0 <= found < _LIMIT_NS else None
+    number = integer(value.strip()) if isinstance(value, str) else value
+    return number if number is not None and 0 <= number < _LIMIT_NS else None
 
 
 def _khz(value: object) -> int | None:

@@ -190,12 +190,12 @@ def groups(names: Iterable[str], contents: Mapping[str, Set[int]] | None = None)
             devices = sorted((contents or {}).get(name, ()))
             files = [_File(name, kind._replace(device=device)) for device in devices] or [_File(name, kind)]
             folders.setdefault(folder, {}).setdefault(job, []).extend(files)
-    found = []
+    result = []
     for jobs in folders.values():
         is_one = len(jobs.keys() - {""}) <= 1
         sets = [[file for files in jobs.values() for file in files]] if is_one else list(jobs.values())
-        found += [group for files in sets for group in _by_device(files)]
-    return found
+        result += [group for files in sets for group in _by_device(files)]
+    return result
 
 
 def groups_of(files: RawFiles) -> list[Group]:
@@ -249,9 +249,9 @@ def _is_of(kind: Kind, device: int, first: int) -> bool:
 
 
 def _by_kind(files: list[_File]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for file in files:
-        names = found.setdefault(file.kind.name, [])
+        names = by_kind.setdefault(file.kind.name, [])
         if file.name not in names:
             names.append(file.name)
-    return found
+    return by_kind

@@ -104,21 +104,21 @@ class Framer:
             for byte in (0, 1)
         )
         is_bad = (first != self._pattern[0]) | (second != self._pattern[1])
-        found: list[int] = np.flatnonzero(is_bad & np.append(is_bad[1:], True)).tolist()
-        return found
+        places: list[int] = np.flatnonzero(is_bad & np.append(is_bad[1:], True)).tolist()
+        return places
 
     def _begins(self, data: Buffer, first: int, stop: int) -> Iterator[int]:
         """Yield the places from `first` to `stop` at which the word recurs at the distance of a record."""
         window = bytes(data[first + self._offset : stop + self._offset + 1])
-        found = window.find(self._pattern)
-        while found >= 0:
-            place = first + found
+        offset = window.find(self._pattern)
+        while offset >= 0:
+            place = first + offset
             words = [
                 bytes(data[at : at + 2]) for at in range(place + self._offset, len(data) - 1, self._size)[:_AGREEING]
             ]
             if len(words) > 1 and all(word == self._pattern for word in words):
                 yield place
-            found = window.find(self._pattern, found + 1)
+            offset = window.find(self._pattern, offset + 1)
 
 
 def framed(data: Buffer, layout: np.dtype[np.void], word: Word, losses: Losses) -> Rows:
@@ -155,10 +155,10 @@ def records(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
 
 def with_magic(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
     """Return the records of `data` whose first field, "magic", is as it should be; no copy if they all are."""
-    found = framed(data, layout, Word(MAGIC_WORD, 0), losses)
-    good = found["magic"] == MAGIC_WORD
-    losses.add(NO_MAGIC, len(found) - int(np.count_nonzero(good)))
-    return found if good.all() else np.asarray(found[good])
+    rows = framed(data, layout, Word(MAGIC_WORD, 0), losses)
+    good = rows["magic"] == MAGIC_WORD
+    losses.add(NO_MAGIC, len(rows) - int(np.count_nonzero(good)))
+    return rows if good.all() else np.asarray(rows[good])
 
 
 def joined(data: Chunks) -> Buffer:

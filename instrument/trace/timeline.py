@@ -257,14 +257,14 @@ def _with_intervals(steps: Rows) -> Rows:
     return steps
 
 
-def merged_steps(found: Sequence[Timeline]) -> StepTrace:
+def merged_steps(timelines: Sequence[Timeline]) -> StepTrace:
     """Return the steps and reduces of several files: each may hold one iteration, or all of them."""
     names = Index[str]()
     reduces = [np.empty(0, REDUCE)]
-    for one in found:
-        rows = one.reduces.copy()
-        used = {place: names(one.names[place]) for place in np.unique(rows["name"]).tolist()}
+    for part in timelines:
+        rows = part.reduces.copy()
+        used = {place: names(part.names[place]) for place in np.unique(rows["name"]).tolist()}
         rows["name"] = [used[place] for place in rows["name"].tolist()]
         reduces.append(rows)
-    steps = _with_intervals(np.concatenate([np.empty(0, STEP), *(one.steps for one in found)]))
+    steps = _with_intervals(np.concatenate([np.empty(0, STEP), *(part.steps for part in timelines)]))
     return StepTrace(names.names, steps, np.unique(np.concatenate(reduces)))
