@@ -176,9 +176,7 @@ def _late_start(table: Table) -> _Late | None:
 
     The first of several steps often warms up and is left out.
     """
-    interval, total = np.ma.asarray(table["iteration_interval_ns"]), np.ma.asarray(table["total_ns"])
-    is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
-    times, totals = np.ma.getdata(interval)[is_known], np.ma.getdata(total)[is_known]
+    times, totals = table.known("iteration_interval_ns", "total_ns")
     if len(times) > 1:
         times, totals = times[1:], totals[1:]
     if not len(times) or not totals.sum() or times.mean() <= pipeline.INTERVAL_NS:

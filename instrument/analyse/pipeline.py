@@ -283,11 +283,9 @@ def _of_fetches(capture: Capture, steps: Table) -> _Wait | None:
 
 def _span_of_steps(steps: Table) -> tuple[int, int]:
     """Return when the first step begins, and the time until the last one ends, 0 for both without steps."""
-    total, start = np.ma.asarray(steps["total_ns"]), np.ma.asarray(steps["start_ns"])
-    is_known = ~(np.ma.getmaskarray(total) | np.ma.getmaskarray(start) | np.ma.getmaskarray(steps["step"]))
-    if not is_known.any():
+    begin, length, _ = steps.known("start_ns", "total_ns", "step")
+    if not len(begin):
         return 0, 0
-    begin, length = np.ma.getdata(start)[is_known], np.ma.getdata(total)[is_known]
     return int(begin.min()), int((begin + length).max() - begin.min())
 
 
@@ -313,16 +311,15 @@ def _of_batches(capture: Capture, who: str) -> _Wait | None:
 
 def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
     """Measure the time before the first forward operator. No wait where the device's queue never was empty."""
-    interval, total = np.ma.asarray(steps["iteration_interval_ns"]), np.ma.asarray(steps["total_ns"])
-    is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
+    intervals, totals = steps.known("iteration_interval_ns", "total_ns")
     samples, empty, _, share = _sizes(capture.batches)
-    whole = int(np.ma.getdata(total)[is_known].sum())
+    whole = int(totals.sum())
     if not whole:
         return None
     if samples and not empty:
         return _Wait(0.0, f"the device's queue was never empty in {samples} samples")
-    waited = int(np.ma.getdata(interval)[is_known].sum())
-    each = waited / int(is_known.sum())
+    waited = int(intervals.sum())
+    each = waited / len(intervals)
     if each <= INTERVAL_NS:
         words = f"steps begin their first operator after {each / 10**6:.3f} ms on average, which is launching"
         return _Wait(0.0, words, not samples)
