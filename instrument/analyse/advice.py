@@ -176,9 +176,7 @@ def _late_start(table: Table) -> _Late | None:
 
     The first of several steps often warms up and is left out.
     """
-    interval, total = np.ma.asarray(table["iteration_interval_ns"]), np.ma.asarray(table["total_ns"])
-    is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
-    times, totals = np.ma.getdata(interval)[is_known], np.ma.getdata(total)[is_known]
+    times, totals = table.known("iteration_interval_ns", "total_ns")
     if len(times) > 1:
         times, totals = times[1:], totals[1:]
     if not len(times) or not totals.sum() or times.mean() <= pipeline.INTERVAL_NS:
@@ -223,12 +221,8 @@ def _what_to_do(tables: ProfileTables, stage: PipelineStage | None) -> Iterator[
         yield f"{who} uses only {use:.0f} % of a processor: it waits itself, for files or for Python."
     if count is not None and 0 < stage.workers < count:
         yield f"It has num_parallel_workers={stage.workers} on a machine with {count} processors."
-    yield f"To make {name} faster, {_remedy(stage)}."
-
-
-def _remedy(stage: PipelineStage) -> str:
     kind = stage.type.removesuffix("Op").removesuffix("Dataset")
-    return _REMEDIES.get(kind, _OTHER_REMEDY)
+    yield f"To make {name} faster, {_REMEDIES.get(kind, _OTHER_REMEDY)}."
 
 
 # ---------------------------------------------------------------- operators
@@ -287,7 +281,8 @@ def _conversions(tables: ProfileTables) -> _Advised:
 def _ai_cpu(tables: ProfileTables) -> _Advised:
     table = _computing(tables.operators)
     sides, names = table["side"].tolist(), table["full_name"].tolist()
-    chosen = np.array([side == AI_CPU and not _is_wait(n) for side, n in zip(sides, names, strict=True)], np.bool_)
+    is_wait = [any(word in name.lower() for word in _WAITS) for name in names]
+    chosen = np.array([side == AI_CPU and not waits for side, waits in zip(sides, is_wait, strict=True)], np.bool_)
     share = float(_shares(table)[chosen].sum()) if len(table) else 0.0
     if share < AI_CPU_PERCENT:
         return
@@ -307,10 +302,6 @@ def _name(value: Value) -> str:
 
 def _times(count: Value) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _is_wait(name: str) -> bool:
-    return any(word in name.lower() for word in _WAITS)
 
 
 def _computing(table: Table) -> Table:

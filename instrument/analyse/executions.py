@@ -15,7 +15,7 @@ weights. In PyNative mode a name has no scope, or nothing but `Default/`, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,7 +37,7 @@ from instrument.trace.events import (
     by_start,
 )
 
-#: Nothing that a device executes lasts eleven days.
+#: Nothing lasts eleven days, and a timeline of that range shows nothing else.
 _LONGEST_NS = 10**15
 #: Sides that do several things at once, also on what the trace calls one stream.
 _PARALLEL = frozenset({CPU, AI_CPU, COMMUNICATION})
@@ -106,17 +106,16 @@ class CountedExecutions:
 def count_executions(capture: Capture) -> CountedExecutions:
     """Choose the executions of `capture` that count in sums."""
     rows = capture.executions
-    kinds = _bad(rows, window_of(capture))
-    is_good = np.ones(len(rows), np.bool_)
-    left_out: dict[str, int] = {}
-    for kind, is_bad in kinds.items():  # each is counted under its first kind
-        number = int((is_good & is_bad).sum())
-        is_good &= ~is_bad
-        left_out |= {kind: number} if number else {}
+    window = window_of(capture)
+    kinds = impossible(rows)
+    if window is not None:
+        kinds["outside"] = (rows["start_ns"] < window[0]) | (rows["start_ns"] >= window[1])
+    is_good, left_out = sort_out(kinds, len(rows))
     good = rows[is_good]
     good = by_start(good)
     before = good["duration_ns"].copy()
-    _clip_at_window(good, capture)
+    if window is not None:
+        good["duration_ns"] = np.minimum(good["duration_ns"], window[1] - good["start_ns"])
     streams = _serial_streams(good, capture)
     uncertain = _clip_where_records_were_lost(good, streams, capture.lost)
     cut = before - good["duration_ns"]
@@ -128,18 +127,27 @@ def count_executions(capture: Capture) -> CountedExecutions:
     )
 
 
-def _bad(rows: Rows, window: tuple[int, int] | None) -> dict[str, Mask]:
+def impossible(rows: Rows, may_be_open: bool = False) -> dict[str, Mask]:
+    """Return which rows have times that cannot be, by kind. `may_be_open`: rows without an end are none of them."""
     start, duration = rows["start_ns"], rows["duration_ns"]
-    outside = np.zeros(len(rows), np.bool_)
-    if window is not None:
-        outside = (start < window[0]) | (start >= window[1])
+    is_open = duration == MISSING
     return {
         "zero_timestamp": start <= 0,
-        "open": duration == MISSING,
-        "negative": duration < 0,
+        "open": is_open & (not may_be_open),
+        "negative": (duration < 0) & ~is_open,
         "too_long": duration > _LONGEST_NS,
-        "outside": outside,
     }
+
+
+def sort_out(kinds: Mapping[str, Mask], count: int) -> tuple[Mask, dict[str, int]]:
+    """Return which of `count` rows are of none of the kinds, and how many others there are, each by its first kind."""
+    is_good = np.ones(count, np.bool_)
+    left_out: dict[str, int] = {}
+    for kind, is_bad in kinds.items():
+        if number := int((is_good & is_bad).sum()):
+            left_out[kind] = number
+        is_good &= ~is_bad
+    return is_good, left_out
 
 
 def window_of(capture: Capture) -> tuple[int, int] | None:
@@ -149,12 +157,6 @@ def window_of(capture: Capture) -> tuple[int, int] | None:
         return None
     start, stop = (int(time) for time in times)  # type: ignore[call-overload]
     return (start, stop) if 0 < start < stop else None
-
-
-def _clip_at_window(rows: Rows, capture: Capture) -> None:
-    window = window_of(capture)
-    if window is not None:
-        rows["duration_ns"] = np.minimum(rows["duration_ns"], window[1] - rows["start_ns"])
 
 
 def _serial_streams(rows: Rows, capture: Capture) -> list[NDArray[np.intp]]:

@@ -223,16 +223,15 @@ def step_trace(profile: ProfileTables) -> str:
     reduces, heading = _reduces(profile.capture, np.ma.getdata(table["step"])[places], zero_ns)
     # MindSpore's means left out the first step as long as the device wrote training_trace.
     first = int(profile.metadata.get("steps_from") == TRAINING_TRACE and len(places) > 1)
-    columns = [_with_mean(column, first) for column in [*columns, *reduces]]
+    columns = [np.append(column, _mean(column[first:].tolist())) for column in [*columns, *reduces]]
     numbers = [*range(1, len(places) + 1), "-"]
     rows = [(number, *row) for number, row in zip(numbers, np.stack(columns, axis=1).tolist(), strict=True)]
     return _text((*_STEP_COLUMNS, *heading), rows)
 
 
-def _with_mean(values: Integers, first: int) -> Integers:
-    """Append to `values` the mean of those from `first` on, to the nearest whole number, of two the even one."""
-    later = values[first:].tolist()
-    return np.append(values, round(Fraction(sum(later), len(later))))
+def _mean(values: Sequence[int]) -> int:
+    """Return the mean to the nearest whole number, of two the even one."""
+    return round(Fraction(sum(values), len(values)))
 
 
 def _reduces(capture: Capture, steps: Integers, zero_ns: int) -> tuple[list[Integers], list[str]]:

@@ -91,7 +91,7 @@ class _Stats:
         self._used = np.unique(rows["operator"])
         groups = self._groups[rows["operator"]] if len(rows) else np.empty(0, np.int64)
         sums = aggregate(groups, rows["duration_ns"], len(self.keys))
-        self._count, self._total, self._min, self._max = sums.count, sums.total, sums.min, sums.max
+        self.count, self.total, self.min, self.max = sums.count, sums.total, sums.min, sums.max
         inside = rows["step"] != MISSING
         self._in_steps = np.bincount(groups[inside], minlength=len(self.keys))
         self._steps = self._steps_of_sides(rows[inside])
@@ -106,25 +106,23 @@ class _Stats:
     def _sum_totals(self, rows: Rows) -> None:
         self._used = np.unique(rows["operator"])
         groups = self._groups[rows["operator"]]
-        self._count, self._total = (
-            aggregate(groups, rows[name], len(self.keys)).total for name in ("count", "total_ns")
-        )
+        self.count, self.total = (aggregate(groups, rows[name], len(self.keys)).total for name in ("count", "total_ns"))
         lowest, highest = (aggregate(groups, rows[name], len(self.keys)) for name in ("min_ns", "max_ns"))
         is_unknown = lowest.min == MISSING  # the source does not tell for one of them
-        self._min, self._max = masked(lowest.min, is_unknown), masked(highest.max, is_unknown)
-        self._in_steps = self._count
+        self.min, self.max = masked(lowest.min, is_unknown), masked(highest.max, is_unknown)
+        self._in_steps = self.count
         self._steps = np.zeros(len(self.keys), np.int64)
 
     def columns(self) -> dict[str, ColumnData]:
-        total = int(self._total.sum())
-        share = self._total * (100 / total) if total else np.zeros(len(self._total))
+        total = int(self.total.sum())
+        share = self.total * (100 / total) if total else np.zeros(len(self.total))
         per_step = self._in_steps / np.maximum(self._steps, 1)
         return {
-            "count": self._count,
-            "total_ns": self._total,
-            "mean_ns": self._total / np.maximum(self._count, 1),
-            "min_ns": self._min,
-            "max_ns": self._max,
+            "count": self.count,
+            "total_ns": self.total,
+            "mean_ns": self.total / np.maximum(self.count, 1),
+            "min_ns": self.min,
+            "max_ns": self.max,
             "share_percent": share,
             "per_step": masked(per_step, self._steps == 0),
         }
@@ -162,33 +160,22 @@ def op_analyse(capture: Capture, counted: CountedExecutions, op_name: str | Sequ
     names = [op_name] if isinstance(op_name, str) else op_name
     if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"op_name is {op_name!r}; expected the name of an operator, or a list of such.")
-    sums = _by_row(capture, counted)
-    facts = {name: _facts(capture, sums, name) for name in names}
+    stats = _Stats(capture, counted, lambda operator: operator)
+    facts = {name: _facts(stats, capture, name) for name in names}
     return json.dumps({**facts, "device_id": str(capture.device)}, ensure_ascii=False)
 
 
-def _by_row(capture: Capture, counted: CountedExecutions) -> tuple[Integers, Integers]:
-    """Return count and total of each row of `capture.operators`."""
-    count = len(capture.operators)
-    if not len(capture.executions) and len(capture.totals):
-        rows = capture.totals
-        counts, totals = (aggregate(rows["operator"].astype(np.int64), rows[of], count) for of in ("count", "total_ns"))
-        return counts.total, totals.total
-    rows = counted.executions
-    sums = aggregate(rows["operator"].astype(np.int64), rows["duration_ns"], count)
-    return sums.count, sums.total
-
-
-def _facts(capture: Capture, sums: tuple[Integers, Integers], name: str) -> list[dict[str, Value]]:
-    counts, totals = sums
+def _facts(stats: _Stats, capture: Capture, name: str) -> list[dict[str, Value]]:
     entries: dict[tuple[str, str], list[int]] = {}
-    for place, operator in enumerate(capture.operators):
-        if name in (operator.type, operator.name, operator.full_name) and counts[place]:
+    for place, count, total in zip(stats.first, stats.count.tolist(), stats.total.tolist(), strict=True):
+        operator = capture.operators[place]
+        if count and name in (operator.type, operator.name, operator.full_name):
             entry = entries.setdefault((_SIDE.get(operator.side, operator.side), operator.shapes), [0, 0])
-            entry[0] += int(counts[place])
-            entry[1] += int(totals[place])
+            entry[0] += count
+            entry[1] += total
     if not entries:
-        kinds = sorted({capture.operators[place].type for place in np.flatnonzero(counts).tolist()})
+        met = zip(stats.first, stats.count.tolist(), strict=True)
+        kinds = sorted({capture.operators[place].type for place, count in met if count})
         raise InstrumentError(f"There is no operator {name!r} in this profile; types: {', '.join(kinds) or 'none'}.")
     return [
         {

@@ -217,7 +217,7 @@ def verdict(capture: Capture, steps: Table) -> Verdict:
     queue was empty at times, the time that the feeder of the device's queue waited for the pipeline, and the share of
     samples in which the queue nearest to the consumer was empty.
     """
-    wait = next(_waits(capture, steps), None)
+    wait = next(filter(None, _waits(capture, steps)), None)
     if wait is None:
         has_any = len(capture.pipeline) or len(capture.batches) or len(capture.fetches)
         reason = "the trace does not say what the consumer of the data waited for" if has_any else _NOTHING[5:-1]
@@ -249,12 +249,13 @@ def _near_miss(capture: Capture, wait: _Wait) -> str:
     return ""
 
 
-def _waits(capture: Capture, steps: Table) -> Iterator[_Wait]:
-    """Yield what each source says about the wait, the best source first."""
-    for measure in (_of_fetches, _of_iterator, _of_intervals, _of_feeder, _of_root):
-        wait = measure(capture, steps)
-        if wait is not None:
-            yield wait
+def _waits(capture: Capture, steps: Table) -> Iterator[_Wait | None]:
+    """Yield what each source says about the wait, the best source first; None where it says nothing."""
+    yield _of_fetches(capture, steps)
+    yield _of_batches(capture, "the training loop") if capture.target == "cpu" else None
+    yield _of_intervals(capture, steps)
+    yield _of_batches(capture, "the feeder of the device's queue")
+    yield _of_root(capture)
 
 
 def _percent(wait_ns: float, whole_ns: float) -> float:
@@ -282,25 +283,17 @@ def _of_fetches(capture: Capture, steps: Table) -> _Wait | None:
 
 def _span_of_steps(steps: Table) -> tuple[int, int]:
     """Return when the first step begins, and the time until the last one ends, 0 for both without steps."""
-    total, start = np.ma.asarray(steps["total_ns"]), np.ma.asarray(steps["start_ns"])
-    is_known = ~(np.ma.getmaskarray(total) | np.ma.getmaskarray(start) | np.ma.getmaskarray(steps["step"]))
-    if not is_known.any():
+    begin, length, _ = steps.known("start_ns", "total_ns", "step")
+    if not len(begin):
         return 0, 0
-    begin, length = np.ma.getdata(start)[is_known], np.ma.getdata(total)[is_known]
     return int(begin.min()), int((begin + length).max() - begin.min())
 
 
-def _of_iterator(capture: Capture, steps: Table) -> _Wait | None:
-    """Measure the wait on the host, where the training loop itself is the consumer: the time in the pipeline."""
-    return _of_batches(capture, "the training loop") if capture.target == "cpu" else None
-
-
-def _of_feeder(capture: Capture, steps: Table) -> _Wait | None:
-    return _of_batches(capture, "the feeder of the device's queue")
-
-
 def _of_batches(capture: Capture, who: str) -> _Wait | None:
-    """Measure the time in the pipeline of batches that found its queue empty, by that from first to last batch."""
+    """Measure the time in the pipeline of batches that found its queue empty, by that from first to last batch.
+
+    On the host the training loop itself is the consumer.
+    """
     rows = capture.batches[(capture.batches["time_ns"] > 0) & (capture.batches["pipeline_ns"] >= 0)]
     rows = rows[~far(rows["time_ns"], rows["time_ns"])]
     if len(rows) < 2:
@@ -318,16 +311,15 @@ def _of_batches(capture: Capture, who: str) -> _Wait | None:
 
 def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
     """Measure the time before the first forward operator. No wait where the device's queue never was empty."""
-    interval, total = np.ma.asarray(steps["iteration_interval_ns"]), np.ma.asarray(steps["total_ns"])
-    is_known = ~(np.ma.getmaskarray(interval) | np.ma.getmaskarray(total))
+    intervals, totals = steps.known("iteration_interval_ns", "total_ns")
     samples, empty, _, share = _sizes(capture.batches)
-    whole = int(np.ma.getdata(total)[is_known].sum())
+    whole = int(totals.sum())
     if not whole:
         return None
     if samples and not empty:
         return _Wait(0.0, f"the device's queue was never empty in {samples} samples")
-    waited = int(np.ma.getdata(interval)[is_known].sum())
-    each = waited / int(is_known.sum())
+    waited = int(intervals.sum())
+    each = waited / len(intervals)
     if each <= INTERVAL_NS:
         words = f"steps begin their first operator after {each / 10**6:.3f} ms on average, which is launching"
         return _Wait(0.0, words, not samples)
@@ -336,7 +328,7 @@ def _of_intervals(capture: Capture, steps: Table) -> _Wait | None:
     return _Wait(percent, f"{percent:.1f} % of the steps' time passed before their first operator{queue}", not samples)
 
 
-def _of_root(capture: Capture, steps: Table) -> _Wait | None:
+def _of_root(capture: Capture) -> _Wait | None:
     """Count how often the queue nearest to the consumer was empty."""
     root = next(iter(queued(capture.pipeline)), None)
     share = _share(root.queue_sizes, 0) if root is not None else None

@@ -334,9 +334,8 @@ def _whole(table: Table) -> tuple[Mask, list[str]]:
 
 def _average(column: ColumnArray, is_whole: Mask) -> tuple[float | None, ...]:
     """Return mean, median, least, most, and mean without the first row."""
-    values, later = (
-        np.ma.compressed(np.ma.asarray(column[part][is_whole[part]])) for part in (slice(0, None), slice(1, None))
-    )
+    is_known = is_whole & ~np.ma.getmaskarray(column)
+    values, later = (np.ma.getdata(column)[part][is_known[part]] for part in (slice(0, None), slice(1, None)))
     if not len(values):
         return (None,) * 5
     without_first = float(later.mean()) if len(later) else None
@@ -345,7 +344,7 @@ def _average(column: ColumnArray, is_whole: Mask) -> tuple[float | None, ...]:
 
 def warm_up(table: Table) -> str:
     """Return a sentence if the first step takes so long that it spoils the mean, else nothing."""
-    values = np.ma.compressed(np.ma.asarray(table["total_ns"]))
+    (values,) = table.known("total_ns")
     if len(values) < 3 or np.ma.getmaskarray(table["total_ns"])[0]:
         return ""
     median = float(np.median(values[1:]))

@@ -14,7 +14,6 @@ import numpy as np
 
 from instrument.analyse.table import ColumnData, Table
 from instrument.analyse.tables import ProfileTables
-from instrument.trace.events import MISSING
 
 
 class Straggler(NamedTuple):
@@ -68,12 +67,8 @@ def spread(ranks: Sequence[ProfileTables]) -> Table:
 
 def _totals(steps: Table) -> dict[int, int]:
     """Return step -> total of the steps that have both. Of several graphs the first one of a number."""
-    totals: dict[int, int] = {}
-    columns = (np.ma.asarray(steps[name]).tolist() for name in ("step", "total_ns"))
-    for step, total in zip(*columns, strict=True):
-        if step is not None and total is not None:
-            totals.setdefault(step, total)
-    return totals
+    columns = (column.tolist()[::-1] for column in steps.known("step", "total_ns"))
+    return dict(zip(*columns, strict=True))
 
 
 _NOTHING = "n/a: there is no step that all ranks have."
@@ -103,9 +98,8 @@ def _mean(times: dict[int, int], numbers: Sequence[int]) -> float:
 
 def _interval(rank: ProfileTables, numbers: Sequence[int]) -> float | None:
     """Return the mean time until the first operator of a step runs."""
-    table = rank.steps
-    is_wanted = np.isin(np.ma.asarray(table["step"]).filled(MISSING), numbers)
-    values = np.ma.compressed(np.ma.asarray(table["iteration_interval_ns"])[is_wanted])
+    step, interval = rank.steps.known("step", "iteration_interval_ns")
+    values = interval[np.isin(step, numbers)]
     return float(values.mean()) if len(values) else None
 
 
@@ -123,7 +117,7 @@ def devices(ranks: Sequence[ProfileTables], apart: Table) -> Table:
 
     With several ranks the notes have the verdict.
     """
-    totals = [np.ma.compressed(np.ma.asarray(rank.steps["total_ns"])) for rank in ranks]
+    totals = [rank.steps.known("total_ns")[0] for rank in ranks]
     numbers = apart["step"].tolist() if len(ranks) > 1 else []
     columns: dict[str, ColumnData] = {
         "device": [rank.device for rank in ranks],

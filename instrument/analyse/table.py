@@ -101,6 +101,11 @@ class Table:
             raise KeyError(f"Table {self.name!r} has no column {column!r}; it has {', '.join(self.columns)}") from None
         return values
 
+    def known(self, *columns: str) -> list[ColumnArray]:
+        """Return columns as plain arrays, with the rows in which all of them are known."""
+        is_known = ~np.logical_or.reduce([np.ma.getmaskarray(self[column]) for column in columns])
+        return [np.ma.getdata(self[column])[is_known] for column in columns]
+
     def __iter__(self) -> Iterator[Record]:
         """Iterate over the rows, each a dictionary by the names of the columns; None is what is not known."""
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows())

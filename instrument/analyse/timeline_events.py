@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from instrument.analyse.executions import count_executions
+from instrument.analyse.executions import count_executions, impossible, sort_out
 from instrument.analyse.intervals import MOST_LANES, NO_LANE, lanes
 from instrument.analyse.steps import per_step
 from instrument.analyse.table import Value
@@ -39,10 +39,6 @@ _CATEGORIES = {
 #: The kind of events without a lane.
 CROWDED = f"events beside more than {MOST_LANES} others of their stream"
 _COUNTED = ("allocated_bytes", "reserved_bytes", "active_bytes")
-#: The kinds of what is left out; `instrument.analyse.executions` has the same for sums.
-_ZERO, _NEGATIVE, _OPEN, _LONG = "zero_timestamp", "negative", "open", "too_long"
-#: As there: nothing lasts eleven days, and a view of that range shows nothing else.
-_LONGEST_NS = 10**15
 
 
 @dataclass(frozen=True)
@@ -135,10 +131,14 @@ def _plain(value: object) -> Json:
 def timeline_events(capture: Capture) -> TimelineEvents:
     """Collect everything of a capture that has a time."""
     builder = _Builder(capture)
-    for part in (builder.spans, builder.steps, builder.executions, builder.reduces, builder.fetches):
-        part()
-    for part in (builder.activities, builder.batches, builder.memory):
-        part()
+    builder.spans()
+    builder.steps()
+    builder.executions()
+    builder.reduces()
+    builder.fetches()
+    builder.activities()
+    builder.batches()
+    builder.memory()
     return builder.events
 
 
@@ -151,13 +151,8 @@ class _Builder:
 
     def _usable(self, rows: Rows, may_be_open: bool = False) -> Rows:
         """Return the rows with a time and an end. The others are counted."""
-        start, duration = rows["start_ns"], rows["duration_ns"]
-        is_open = duration == MISSING
-        kinds = {_ZERO: start <= 0, _OPEN: is_open & (not may_be_open), _NEGATIVE: (duration < 0) & ~is_open}
-        is_good = np.ones(len(rows), np.bool_)
-        for kind, is_bad in {**kinds, _LONG: duration > _LONGEST_NS}.items():
-            self.events.left_out[kind] += int((is_good & is_bad).sum())
-            is_good &= ~is_bad
+        is_good, left_out = sort_out(impossible(rows, may_be_open), len(rows))
+        self.events.left_out.update(left_out)
         return rows[is_good]
 
     def _add(
@@ -247,9 +242,7 @@ class _Builder:
     def activities(self) -> None:
         """Add what is below the operators, by stream."""
         texts, process = self._texts_of_operators(), f"{self._device}, below the operators"
-        for stream, rows in _by(self._usable(self._capture.activities), "stream"):
-            lane = process, _lane("activities", "stream", stream), False
-            self._add(rows, texts, rows["operator"], lane, rows["step"])
+        self._add_streams(self._capture.activities, texts, "operator", process, "activities")
 
     def _texts_of_operators(self) -> list[EventText]:
         return [
@@ -261,9 +254,12 @@ class _Builder:
 
     def reduces(self) -> None:
         texts = [EventText.of(name, "communication") for name in self._capture.names]
-        for stream, rows in _by(self._usable(self._capture.reduces), "stream"):
-            lane = self._device, _lane("communication", "stream", stream), False
-            self._add(rows, texts, rows["name"], lane, rows["step"])
+        self._add_streams(self._capture.reduces, texts, "name", self._device, "communication")
+
+    def _add_streams(self, rows: Rows, texts: Sequence[EventText], kind: str, process: str, name: str) -> None:
+        """Add a track for each stream; `kind` is the column that says which of `texts` a row has."""
+        for stream, chosen in _by(self._usable(rows), "stream"):
+            self._add(chosen, texts, chosen[kind], (process, _lane(name, "stream", stream), False), chosen["step"])
 
     def fetches(self) -> None:
         rows = self._usable(self._capture.fetches)
@@ -294,7 +290,7 @@ class _Builder:
     def memory(self) -> None:
         memory = self._capture.memory
         usable = memory[memory["time_ns"] > 0]
-        self.events.left_out[_ZERO] += len(memory) - len(usable)
+        self.events.left_out["zero_timestamp"] += len(memory) - len(usable)
         self._count(self._device, "memory", usable, _COUNTED)
 
     def _count(self, process: str, name: str, rows: Rows, columns: Sequence[str]) -> None:

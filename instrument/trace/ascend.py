@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -47,7 +47,7 @@ _WRAPPING_HWTS = "hwts.data"
 
 
 def capture(files: Mapping[str, Chunks], device: int) -> Capture:
-    """All that the raw files of one device say.
+    """Return all that the raw files of one device say.
 
     `files` maps names to contents, each with its slices joined: the name as it is on disk, with or without folders,
     but without the part of the slice, such as "hwts.log.data.45.dev.profiler_default_tag.1", "hwts.data.0",
@@ -90,23 +90,25 @@ def capture(files: Mapping[str, Chunks], device: int) -> Capture:
     )
 
 
-class _Source(NamedTuple):
-    """A raw file: its name as it was given, and its content."""
-
-    name: str
-    data: Chunks
-
-
 class _Reader:
-    """Hands the file of a kind to its parser, and keeps what was lost of each."""
+    """Hands the file of a kind to its parser, and keeps what was lost of each.
+
+    A file of the device itself comes before one of all devices; of several the first one is taken.
+    """
 
     def __init__(self, files: Mapping[str, Chunks], device: int) -> None:
-        self._sources, self._others = _sources(files, device)
+        self._files = files
+        self._names: dict[str, str] = {}
         self._losses: dict[str, Losses] = {}
+        self._others: list[str] = []
+        kinds = [(name, kind) for name in files if (kind := ascend_kind_of(name)) and kind.device in (device, None)]
+        for name, kind in sorted(kinds, key=lambda pair: pair[1].device is None):
+            if self._names.setdefault(kind.name, name) != name and kind.device is not None:
+                self._others.append(name)
 
     def name(self, kind: str) -> str:
-        """The name of the file of a kind; "" where there is none."""
-        return self._sources[kind].name if kind in self._sources else ""
+        """Return the name of the file of a kind, "" where there is none."""
+        return self._names.get(kind, "")
 
     def losses(self, kind: str) -> Losses:
         return self._losses.setdefault(kind, Losses(self.name(kind)))
@@ -116,13 +118,13 @@ class _Reader:
         return self.read_chunks(kind, lambda data, losses: parse(joined(data), losses))
 
     def read_chunks(self, kind: str, parse: Callable[[Chunks, Losses], T]) -> T:
-        """The same for a parser that needs no more than a piece at a time."""
-        return parse(self._sources[kind].data if kind in self._sources else b"", self.losses(kind))
+        """Do the same for a parser that needs no more than a piece at a time."""
+        return parse(self._files[self._names[kind]] if kind in self._names else b"", self.losses(kind))
 
     def problems(self) -> list[Problem]:
-        """All that was lost, file by file."""
-        found = [problem for losses in self._losses.values() for problem in losses.problems()]
-        return found + [Problem(name, "files of a kind that was read from another one", 1) for name in self._others]
+        """List all that was lost, file by file."""
+        problems = [problem for losses in self._losses.values() for problem in losses.problems()]
+        return problems + [Problem(name, "files of a kind that was read from another one", 1) for name in self._others]
 
 
 def _clock(reader: _Reader, metadata: dict[str, object]) -> Clock:
@@ -132,8 +134,8 @@ def _clock(reader: _Reader, metadata: dict[str, object]) -> Clock:
     for name, values in (("host_start", host.values), ("dev_start", device.values)):
         metadata.update({name: dict(values)} if values else {})
     for name, fields in (("device_info", info._asdict()), ("start_info", start._asdict()), ("end_info", end._asdict())):
-        known = {key: value for key, value in fields.items() if value is not None}
-        metadata.update({name: known} if known else {})
+        given = {key: value for key, value in fields.items() if value is not None}
+        metadata.update({name: given} if given else {})
     return clocks.clock(host, device, info, start)
 
 
@@ -143,7 +145,9 @@ def _operators(reader: _Reader) -> OperatorMap:
     is_ge = ".vm" not in reader.name("graph_desc")
     graph = reader.read("graph_desc", lambda data, losses: framework.graph(data, losses, is_ge))
     if graph:
-        undescribed = {tasks.names[row] for row in tasks.rows["name"].tolist()} - {one.name for one in graph}
+        undescribed = {tasks.names[row] for row in tasks.rows["name"].tolist()} - {
+            described.name for described in graph
+        }
         losses = reader.losses("graph_desc")
         losses.add("operators that it does not describe: their shapes are not known", len(undescribed))
     return OperatorMap(tasks, graph, reader.read("tensor_data", framework.tensors))
@@ -172,16 +176,16 @@ def _step_trace(reader: _Reader, operators: OperatorMap, metadata: dict[str, obj
 
 
 def _steps(trace: StepTrace, clock: Clock) -> Rows:
-    """Steps (dtype STEP), numbered as the device does where it has one model and counts on, else from 1."""
-    found = trace.steps
-    steps = np.empty(len(found), STEP)
-    steps["step"], steps["model"] = found["step"], found["model"]
-    index = found["index"]
-    if len(found) and np.all(found["model"] == found["model"][0]) and index[0] > 0 and np.all(np.diff(index) > 0):
+    """Return steps (dtype STEP), numbered as the device does where it has one model and counts on, else from 1."""
+    marked = trace.steps
+    steps = np.empty(len(marked), STEP)
+    steps["step"], steps["model"] = marked["step"], marked["model"]
+    index = marked["index"]
+    if len(marked) and np.all(marked["model"] == marked["model"][0]) and index[0] > 0 and np.all(np.diff(index) > 0):
         steps["step"] = index
     columns = (("start_ns", "start"), ("fp_start_ns", "forward"), ("bp_end_ns", "backward"), ("end_ns", "end"))
     for name, source in columns:
-        steps[name] = _ns(clock, found[source])
+        steps[name] = _ns(clock, marked[source])
     return steps
 
 
@@ -194,9 +198,9 @@ def _executions(reader: _Reader, operators: OperatorMap, clock: Clock) -> tuple[
     lost = np.empty(len(tasks.lost), LOST)
     lost["start_ns"], lost["end_ns"] = (_ns(clock, tasks.lost[name]) for name in ("start_cycles", "end_cycles"))
     del tasks  # the largest of all
-    on_ai_cpu, told = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
+    on_ai_cpu, ai_cpu_tasks = ascend_executions.of_aicpu(ai_cpu, operators, clock, reader.losses("aicpu"))
     both = np.concatenate((on_streams, on_ai_cpu)) if len(on_ai_cpu) else on_streams
-    return by_start(both), by_start(told), lost
+    return by_start(both), by_start(ai_cpu_tasks), lost
 
 
 def _ns(clock: Clock, cycles: Integers) -> Integers:
@@ -212,11 +216,11 @@ def _reduces(trace: StepTrace, steps: Rows, clock: Clock, name_of: Callable[[np.
     return reduces
 
 
-def _place(found: Rows, pairs: Rows, steps: Rows, clock: Clock) -> None:
+def _place(rows: Rows, pairs: Rows, steps: Rows, clock: Clock) -> None:
     """Give pairs of marks their step, stream and times."""
-    found["step"], found["stream"] = steps["step"][pairs["step"] - 1], pairs["stream"]
-    found["start_ns"] = clock.ns(pairs["start"])
-    found["duration_ns"] = clock.ns(pairs["end"]) - found["start_ns"]
+    rows["step"], rows["stream"] = steps["step"][pairs["step"] - 1], pairs["stream"]
+    rows["start_ns"] = clock.ns(pairs["start"])
+    rows["duration_ns"] = clock.ns(pairs["end"]) - rows["start_ns"]
 
 
 def _reduce_name(pair: np.void, points: Mapping[int, str], operators: OperatorMap) -> str:
@@ -233,49 +237,30 @@ def _batches(reader: _Reader, clock: Clock) -> Rows:
     dp, tdt = (reader.read(kind, data_preprocess.pushes) for kind in ("dp", "tdt"))
     if len(dp) and len(tdt):
         reader.losses("dp").add("elements of the queue that TDT tells as well", len(dp))
-    found = tdt if len(tdt) else dp
-    found = found[found["time_us"] < clock.limit_us]
-    batches = unknown(BATCH, len(found))
-    batches["time_ns"] = clock.ns_of_us(found["time_us"])
-    batches["batch"], batches["queue_size"] = found["index"], found["size"]
+    elements = tdt if len(tdt) else dp
+    elements = elements[elements["time_us"] < clock.limit_us]
+    batches = unknown(BATCH, len(elements))
+    batches["time_ns"] = clock.ns_of_us(elements["time_us"])
+    batches["batch"], batches["queue_size"] = elements["index"], elements["size"]
     return batches
 
 
 def _fetches(reader: _Reader, clock: Clock, whole: Rows) -> Rows:
     """Return how the device took batches out of its queue, by its own file or by the table made of that."""
-    found = reader.read("aicpumi", data_preprocess.fetches)
+    rows = reader.read("aicpumi", data_preprocess.fetches)
     table = reader.read("fetch_table", data_preprocess.fetch_table)
-    found = found if len(found) else table
-    found = found[np.maximum(found["start_us"], found["end_us"]) < clock.limit_us]
-    fetches = unknown(FETCH, len(found))
-    fetches["start_ns"] = clock.ns_of_us(found["start_us"])
-    fetches["duration_ns"] = 1000 * (found["end_us"] - found["start_us"])
-    fetches["queue_size"] = found["size"]
+    rows = rows if len(rows) else table
+    rows = rows[np.maximum(rows["start_us"], rows["end_us"]) < clock.limit_us]
+    fetches = unknown(FETCH, len(rows))
+    fetches["start_ns"] = clock.ns_of_us(rows["start_us"])
+    fetches["duration_ns"] = 1000 * (rows["end_us"] - rows["start_us"])
+    fetches["queue_size"] = rows["size"]
     fetches["step"] = steps_at(fetches["start_ns"], whole)
     return fetches
 
 
 def _marked_fetches(trace: StepTrace, steps: Rows, clock: Clock) -> Rows:
-    """The same as the step trace marks it, which does not tell what the queue held."""
+    """Return the same as the step trace marks it, which does not tell what the queue held."""
     fetches = unknown(FETCH, len(trace.fetches))
     _place(fetches, trace.fetches, steps, clock)
     return fetches
-
-
-def _sources(files: Mapping[str, Chunks], device: int) -> tuple[dict[str, _Source], list[str]]:
-    """Return the file of each kind that is of this device, and the names of those that are of a kind already there.
-
-    A file of the device itself comes before one of all devices; else the first one is taken.
-    """
-    by_kind: dict[str, _Source] = {}
-    others = []
-    kinds = [(name, kind) for name in files if (kind := ascend_kind_of(name)) is not None]
-    for wanted in (device, None):
-        for name, kind in kinds:
-            if kind.device != wanted:
-                continue
-            if kind.name not in by_kind:
-                by_kind[kind.name] = _Source(name, files[name])
-            elif wanted is not None:
-                others.append(name)
-    return by_kind, others

@@ -48,29 +48,40 @@ class OperatorMap:
         self._row_of: dict[str, int] = {}
         self._is_text = tasks is None or tasks.is_text
         self._keys, self._rows = np.empty(0, np.uint64), np.empty(0, np.int32)
-        if tasks is not None and len(tasks.rows):
-            known = {one.name: one for one in graph}
-            self._add(tasks, known, tensors or {})
+        if tasks is None or not len(tasks.rows):
+            return
+        described = {operator.name: operator for operator in graph}
+        rows = []
+        columns = (tasks.rows[field].tolist() for field in ("name", "type", "kind", "stream", "task"))
+        for name, kind, unit, stream, task in zip(*columns, strict=True):
+            full_name = tasks.names[name]
+            if full_name not in self._row_of:
+                desc = described.get(full_name) or (tensors or {}).get((stream, task))
+                self.row(_operator(full_name, "" if kind == MISSING else tasks.names[kind], unit, desc))
+            rows.append(self._row_of[full_name])
+        keys = self._keys_of(tasks.rows["stream"], tasks.rows["task"])
+        self._keys, last = np.unique(keys[::-1], return_index=True)
+        self._rows = np.array(rows, np.int32)[::-1][last]
 
     def __len__(self) -> int:
         """Return how many tasks are named."""
         return len(self._keys)
 
     def row(self, operator: Operator) -> int:
-        """The row of an operator, which is added if none of its name is there."""
+        """Return the row of an operator, which is added if none of its name is there."""
         if operator.full_name not in self._row_of:
             self._row_of[operator.full_name] = len(self.operators)
             self.operators.append(operator)
         return self._row_of[operator.full_name]
 
     def row_on(self, full_name: str, side: str) -> int:
-        """The row of the operator of that name, of which another file says where it runs."""
+        """Return the row of the operator of that name, of which another file says where it runs."""
         row = self.row(Operator(full_name, short_name(full_name), type_of(full_name), side))
         self.operators[row] = self.operators[row]._replace(side=side)
         return row
 
     def find(self, streams: NDArray[np.integer], tasks: NDArray[np.integer]) -> NDArray[np.int32]:
-        """The row of the operator behind each task; `MISSING` where none is."""
+        """Return the row of the operator behind each task; `MISSING` where none is."""
         keys = self._keys_of(streams, tasks)
         if not len(self._keys):
             return np.full(len(keys), MISSING, np.int32)
@@ -78,7 +89,7 @@ class OperatorMap:
         return np.where(self._keys[places] == keys, self._rows[places], MISSING).astype(np.int32)
 
     def behind(self, stream: int, task: int) -> int:
-        """The row of the operator that comes next on the stream of a mark; `MISSING` behind the last one."""
+        """Return the row of the operator that comes next on the stream of a mark; `MISSING` behind the last one."""
         key = self._keys_of(np.array([stream]), np.array([task]))
         place = int(np.searchsorted(self._keys, key[0], side="right"))
         if place == len(self._keys) or self._keys[place] >> np.uint64(32) != key[0] >> np.uint64(32):
@@ -90,30 +101,12 @@ class OperatorMap:
             streams = np.where(tasks >= _GLOBAL_TASKS_FROM, _ANY_STREAM, streams)
         return streams.astype(np.uint64) << np.uint64(32) | (tasks.astype(np.uint64) & np.uint64(_ANY_STREAM))
 
-    def _add(
-        self, tasks: Tasks, known: Mapping[str, OperatorDesc], tensors: Mapping[tuple[int, int], OperatorDesc]
-    ) -> None:
-        columns = [tasks.rows[field].tolist() for field in ("name", "type", "kind", "stream", "task")]
-        rows = np.array([self._row(tasks, known, tensors, *fields) for fields in zip(*columns, strict=True)], np.int32)
-        keys = self._keys_of(tasks.rows["stream"], tasks.rows["task"])
-        self._keys, last = np.unique(keys[::-1], return_index=True)
-        self._rows = rows[::-1][last]
 
-    def _row(
-        self, tasks: Tasks, known: Mapping[str, OperatorDesc], tensors: Mapping[tuple[int, int], OperatorDesc],
-        name: int, type_: int, kind: int, stream: int, task: int,
-    ) -> int:  # fmt: skip
-        full_name = tasks.names[name]
-        if full_name in self._row_of:
-            return self._row_of[full_name]
-        desc = known.get(full_name) or tensors.get((stream, task))
-        told = (desc.type if desc else "") or (tasks.names[type_] if type_ != MISSING else "")
-        return self.row(
-            Operator(
-                full_name, short_name(full_name), told or type_of(full_name), SIDES.get(kind, f"task type {kind}"),
-                ";".join(",".join(map(str, tensor.shape)) for tensor in desc.inputs) if desc else "",
-            )
-        )  # fmt: skip
+def _operator(full_name: str, kind: str, unit: int, desc: OperatorDesc | None) -> Operator:
+    """Return an operator with the type and the shapes of its description, if there is one."""
+    shapes = ";".join(",".join(map(str, tensor.shape)) for tensor in desc.inputs) if desc else ""
+    kind = (desc.type if desc else "") or kind or type_of(full_name)
+    return Operator(full_name, short_name(full_name), kind, SIDES.get(unit, f"task type {unit}"), shapes)
 
 
 #: The types of operators that stand for tasks without a name.
@@ -128,15 +121,15 @@ _UNNAMED = {
 }
 
 
-def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: NamedRows, losses: Losses) -> Rows:
-    """Executions on the device's streams; those that the AI CPU's own file has are left to it.
+def of_hwts(hwts: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_cpu: NamedRows, losses: Losses) -> Rows:
+    """Return executions on the device's streams; those that the AI CPU's own file has are left to it.
 
     `wraps` says that task ids wrap at 16 bits.
     """
-    _count(found, losses)
-    is_time = clock.holds(found.pairs["start_cycles"]) & clock.holds(found.pairs["end_cycles"])
-    pairs = found.pairs if np.all(is_time) else found.pairs[is_time]
-    losses.add(TOO_LARGE, len(found.pairs) - len(pairs))
+    _count(hwts, losses)
+    is_time = clock.holds(hwts.pairs["start_cycles"]) & clock.holds(hwts.pairs["end_cycles"])
+    pairs = hwts.pairs if np.all(is_time) else hwts.pairs[is_time]
+    losses.add(TOO_LARGE, len(hwts.pairs) - len(pairs))
     tasks, rows = _task_rows(pairs, wraps, operators)
     is_named = rows != MISSING
     losses.add("executions of tasks that are no operator's", len(rows) - int(np.count_nonzero(is_named)))
@@ -151,13 +144,13 @@ def of_hwts(found: Hwts, wraps: bool, operators: OperatorMap, clock: Clock, ai_c
     return executions
 
 
-def _count(found: Hwts, losses: Losses) -> None:
-    ends = int(np.count_nonzero(found.unpaired["is_end"]))
-    losses.add("starts of tasks without an end", len(found.unpaired) - ends)
+def _count(hwts: Hwts, losses: Losses) -> None:
+    ends = int(np.count_nonzero(hwts.unpaired["is_end"]))
+    losses.add("starts of tasks without an end", len(hwts.unpaired) - ends)
     losses.add("ends of tasks without a start", ends)
-    losses.add("jumps of the running number, where records were lost", found.breaks)
-    losses.add("records without the usual word at byte 2", found.without_magic)
-    losses.add("records with the warning bit", found.warnings)
+    losses.add("jumps of the running number, where records were lost", hwts.breaks)
+    losses.add("records without the usual word at byte 2", hwts.without_magic)
+    losses.add("records with the warning bit", hwts.warnings)
 
 
 def _task_rows(pairs: Rows, wraps: bool, operators: OperatorMap) -> tuple[Integers, NDArray[np.int32]]:
@@ -199,16 +192,16 @@ def _are_ai_cpu(pairs: Rows, tasks: Integers, ai_cpu: NamedRows, clock: Clock) -
     That file may cover less than hwts. Its text form does not tell streams.
     """
     is_told = np.zeros(len(pairs), np.bool_)
-    told = ai_cpu.rows[ai_cpu.rows["stream"] != MISSING]
-    if not len(told):
+    listed = ai_cpu.rows[ai_cpu.rows["stream"] != MISSING]
+    if not len(listed):
         return is_told
-    begin, end = _run_of(told, clock)
-    told_keys, keys = told["stream"] << 32 | told["task"], pairs["stream"].astype(np.int64) << 32 | tasks
-    candidates = np.flatnonzero(np.isin(keys, told_keys))
+    begin, end = _run_of(listed, clock)
+    listed_keys, keys = listed["stream"] << 32 | listed["task"], pairs["stream"].astype(np.int64) << 32 | tasks
+    candidates = np.flatnonzero(np.isin(keys, listed_keys))
     candidates = candidates[np.argsort(keys[candidates], kind="stable")]
     unique, firsts = np.unique(keys[candidates], return_index=True)
     for key, places in zip(unique.tolist(), np.split(candidates, firsts[1:]), strict=False):
-        mine = np.flatnonzero((told_keys == key) & (begin != MISSING))
+        mine = np.flatnonzero((listed_keys == key) & (begin != MISSING))
         mine = mine[np.argsort(begin[mine], kind="stable")]
         latest = np.searchsorted(begin[mine], clock.ns(pairs["end_cycles"][places]), "right") - 1
         if len(mine):
@@ -233,33 +226,33 @@ def _run_of(tasks: Rows, clock: Clock) -> tuple[Integers, Integers]:
     return np.where(is_known, times[0], MISSING), np.where(is_known, times[1], MISSING)
 
 
-def of_aicpu(found: NamedRows, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
-    """Executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
+def of_aicpu(named_tasks: NamedRows, operators: OperatorMap, clock: Clock, losses: Losses) -> tuple[Rows, Rows]:
+    """Return executions on the AI CPUs: the operator's own run, or where that is not told the task around it.
 
     Beside them, row by row, what else their file says (dtype AI_CPU_TASK).
     """
-    tasks = found.rows
+    tasks = named_tasks.rows
     start, end = _run_of(tasks, clock)
     good = start != MISSING
     losses.add(TOO_LARGE, len(tasks) - int(np.count_nonzero(good)))
     executions = np.empty(len(tasks), EXECUTION)
     executions["start_ns"], executions["duration_ns"] = start, end - start
-    executions["operator"] = _aicpu_rows(operators, found)
+    executions["operator"] = _aicpu_rows(operators, named_tasks)
     executions["task"] = tasks["task"]
     executions["stream"] = np.where(tasks["stream"] == MISSING, tasks["thread"], tasks["stream"])
-    told = np.empty(len(tasks), AI_CPU_TASK)
-    told["start_ns"], told["operator"], told["step"] = start, executions["operator"], MISSING
+    ai_cpu_tasks = np.empty(len(tasks), AI_CPU_TASK)
+    ai_cpu_tasks["start_ns"], ai_cpu_tasks["operator"], ai_cpu_tasks["step"] = start, executions["operator"], MISSING
     for name, column in (("total_ns", "total_us"), ("dispatch_ns", "dispatch_us")):
-        told[name] = np.where(tasks[column] == MISSING, MISSING, tasks[column] * 1000)
-    return np.asarray(executions[good]), np.asarray(told[good])
+        ai_cpu_tasks[name] = np.where(tasks[column] == MISSING, MISSING, tasks[column] * 1000)
+    return np.asarray(executions[good]), np.asarray(ai_cpu_tasks[good])
 
 
-def _aicpu_rows(operators: OperatorMap, found: NamedRows) -> NDArray[np.int32]:
-    if not len(found.rows):
+def _aicpu_rows(operators: OperatorMap, named_tasks: NamedRows) -> NDArray[np.int32]:
+    if not len(named_tasks.rows):
         return np.empty(0, np.int32)
-    streams, tasks = found.rows["stream"], found.rows["task"]
-    named = np.array([operators.row_on(name, AI_CPU) for name in found.names] + [MISSING], np.int32)
-    rows = named[found.rows["operator"]]  # -1 is the last one
+    streams, tasks = named_tasks.rows["stream"], named_tasks.rows["task"]
+    named = np.array([operators.row_on(name, AI_CPU) for name in named_tasks.names] + [MISSING], np.int32)
+    rows = named[named_tasks.rows["operator"]]  # -1 is the last one
     rows = np.where((rows == MISSING) & (streams != MISSING), operators.find(streams, tasks), rows)
     is_unnamed = (rows == MISSING) & (streams != MISSING)
     if np.any(is_unnamed):

@@ -128,7 +128,7 @@ def kernel_details(data: Buffer, losses: Losses, device: int | None = None) -> K
     runtime is an activity.
     """
     operators = Index[Operator]()
-    found, below = [np.empty(0, EXECUTION)], [np.empty(0, np.bool_)]
+    blocks, below = [np.empty(0, EXECUTION)], [np.empty(0, np.bool_)]
     for block in csv_rows(data, losses, _KERNEL, device):
         rows, usable = block.array(EXECUTION)
         cells = list(zip(*(block.text(key) for key in ("name", "type", "core", "shapes")), strict=True))
@@ -137,22 +137,22 @@ def kernel_details(data: Buffer, losses: Losses, device: int | None = None) -> K
             for name, kind, core, shapes in cells
         ]
         is_below = [is_of_runtime(kind if core.strip() in NOT_AVAILABLE else core) for _, kind, core, _ in cells]
-        found.append(rows[usable])
+        blocks.append(rows[usable])
         below.append(np.array(is_below, np.bool_)[usable])
-    rows, is_activity = np.concatenate(found), np.concatenate(below)
+    rows, is_activity = np.concatenate(blocks), np.concatenate(below)
     return Kernels(operators.names, by_start(rows[~is_activity]), by_start(rows[is_activity]))
 
 
 def op_statistic(data: Buffer, losses: Losses, device: int | None = None) -> OperatorRows:
     """Read `op_statistic.csv`: what CANN sums up for each type of operators; they have no names."""
     operators = Index[Operator]()
-    found = [np.empty(0, TOTAL)]
+    blocks = [np.empty(0, TOTAL)]
     for block in csv_rows(data, losses, _STATISTIC, device):
         rows, usable = block.array(TOTAL)
         cells = zip(block.text("type"), block.text("core"), strict=True)
         rows["operator"] = [operators(_operator("", kind, side_of(core))) for kind, core in cells]
-        found.append(rows[usable])
-    return OperatorRows(operators.names, np.concatenate(found))
+        blocks.append(rows[usable])
+    return OperatorRows(operators.names, np.concatenate(blocks))
 
 
 def step_trace_time(data: Buffer, losses: Losses, device: int | None = None) -> Rows:
@@ -161,12 +161,12 @@ def step_trace_time(data: Buffer, losses: Losses, device: int | None = None) -> 
     The values are those of the file. Where Overlapped is not Communication less Communication(Not Overlapped), that is
     counted.
     """
-    found = [np.empty(0, OVERLAP)]
+    blocks = [np.empty(0, OVERLAP)]
     for block in csv_rows(data, losses, _STEP_TIME, device):
         rows, _ = block.array(OVERLAP)
         losses.add("steps whose columns of communication contradict each other", _contradictions(rows))
-        found.append(rows)
-    return np.concatenate(found)
+        blocks.append(rows)
+    return np.concatenate(blocks)
 
 
 def _contradictions(rows: Rows) -> int:
@@ -179,14 +179,14 @@ def _contradictions(rows: Rows) -> int:
 
 def memory_record(data: Buffer, losses: Losses, device: int | None = None) -> Rows:
     """Read `memory_record.csv`, the memory of a device; the component that covers the most others is taken."""
-    found: dict[str, list[Rows]] = {}
+    by_component: dict[str, list[Rows]] = {}
     for block in csv_rows(data, losses, _RECORD, device):
         rows, usable = block.array(MEMORY)
         components = np.array(block.text("component"), object)
         for component in sorted(set(components.tolist())):
-            found.setdefault(component, []).append(rows[usable & (components == component)])
-    widest = sorted(found, key=lambda name: _COMPONENTS.index(name) if name in _COMPONENTS else len(_COMPONENTS))
-    samples = np.concatenate([np.empty(0, MEMORY), *(found[widest[0]] if widest else [])])
+            by_component.setdefault(component, []).append(rows[usable & (components == component)])
+    widest = sorted(by_component, key=lambda name: _COMPONENTS.index(name) if name in _COMPONENTS else len(_COMPONENTS))
+    samples = np.concatenate([np.empty(0, MEMORY), *(by_component[widest[0]] if widest else [])])
     return samples[np.argsort(samples["time_ns"], kind="stable")]
 
 
@@ -211,8 +211,8 @@ def step_trace_raw(data: Buffer, losses: Losses, to_ns: _ToNs = lambda cycles: c
     """
     headings = csv_heading(data)
     places = _reduce_places(headings)
-    known = {*_LEGACY_PARTS, *(name for column in _LEGACY.values() for name in column.headings)}
-    odd = [head for head in headings if head not in known and not head.startswith("stream_")]
+    known_headings = {*_LEGACY_PARTS, *(name for column in _LEGACY.values() for name in column.headings)}
+    odd = [head for head in headings if head not in known_headings and not head.startswith("stream_")]
     points = [head for head in headings if head.startswith("stream_") and head.endswith("_point")]
     losses.add("columns of an unknown name", len(odd) + len(points) - 2 * len(places))
     columns = _LEGACY | {
@@ -230,8 +230,8 @@ def step_trace_raw(data: Buffer, losses: Losses, to_ns: _ToNs = lambda cycles: c
         losses.add("steps without a number, start or end", int((~usable).sum()))
         steps.append(rows[usable])
         for key in places:
-            found, contradictions = _legacy_reduces(block, key, names(key[1]), rows["step"], usable, to_ns)
-            reduces.append(found)
+            rows_of_place, contradictions = _legacy_reduces(block, key, names(key[1]), rows["step"], usable, to_ns)
+            reduces.append(rows_of_place)
             losses.add("reduces whose duration is not their end less their start", contradictions)
     losses.add("no row of averages at the end: the file may be cut", not has_mean)
     ordered = np.concatenate(reduces)
@@ -241,11 +241,11 @@ def step_trace_raw(data: Buffer, losses: Losses, to_ns: _ToNs = lambda cycles: c
 
 def _reduce_places(headings: list[str]) -> dict[tuple[int, str], dict[str, str]]:
     """Map (stream, name) of each reduce to the headings of its start, its end and, if there is one, its duration."""
-    found: dict[tuple[int, str], dict[str, str]] = {}
+    places: dict[tuple[int, str], dict[str, str]] = {}
     for head in headings:
         if match := _REDUCE.fullmatch(head):
-            found.setdefault((int(match[1]), match[2]), {})[match[3]] = head
-    whole = {key: heads for key, heads in found.items() if len(heads) == 2}
+            places.setdefault((int(match[1]), match[2]), {})[match[3]] = head
+    whole = {key: heads for key, heads in places.items() if len(heads) == 2}
     for (stream, name), heads in whole.items():
         if (duration := f"stream_{stream}_{name}") in headings:
             heads["duration"] = duration

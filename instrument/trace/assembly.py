@@ -46,7 +46,7 @@ def clock_of(times: Integers) -> str:
 
 
 def shifted(rows: Rows, offset_ns: int) -> Rows:
-    """`rows` with all their times `offset_ns` later, those that are `MISSING` excepted."""
+    """Return `rows` with all their times `offset_ns` later, less those that are `MISSING`."""
     if not offset_ns:
         return rows
     result = rows.copy()
@@ -109,48 +109,48 @@ class Assembly:
         clock = capture.clock if any(map(len, timed)) else ""
         self.parts = replace(capture, device=self.parts.device, target=self.parts.target, clock=clock)
 
-    def add_executions(self, found: OperatorRows, clock: str, file: str) -> None:
-        if self.fits(clock, file, "executions", len(found.rows)):
-            rows = self._with_operators(found)
+    def add_executions(self, executions: OperatorRows, clock: str, file: str) -> None:
+        if self.fits(clock, file, "executions", len(executions.rows)):
+            rows = self._with_operators(executions)
             self.parts = replace(self.parts, executions=np.concatenate([self.parts.executions, rows]))
 
-    def add_activities(self, found: OperatorRows, clock: str, file: str) -> None:
-        if self.fits(clock, file, "activities", len(found.rows)):
-            rows = self._with_operators(found)
+    def add_activities(self, activities: OperatorRows, clock: str, file: str) -> None:
+        if self.fits(clock, file, "activities", len(activities.rows)):
+            rows = self._with_operators(activities)
             self.parts = replace(self.parts, activities=np.concatenate([self.parts.activities, rows]))
 
-    def add_totals(self, found: OperatorRows) -> None:
+    def add_totals(self, totals: OperatorRows) -> None:
         """Add sums of the source; only for what has no executions."""
         if not len(self.parts.executions) and not len(self.parts.totals):
-            rows = self._with_operators(found)
+            rows = self._with_operators(totals)
             self.parts = replace(self.parts, totals=rows)
 
-    def _with_operators(self, found: OperatorRows) -> Rows:
+    def _with_operators(self, source: OperatorRows) -> Rows:
         """Return the rows with their operators behind those that are known; only operators that are used are taken."""
-        used, places = np.unique(found.rows["operator"], return_inverse=True)
+        used, places = np.unique(source.rows["operator"], return_inverse=True)
         operators = Index(self.parts.operators)
-        target = np.array([operators(found.operators[place]) for place in used.tolist()], np.int32)
+        target = np.array([operators(source.operators[place]) for place in used.tolist()], np.int32)
         self.parts = replace(self.parts, operators=tuple(operators.names))
-        rows = found.rows.copy()
+        rows = source.rows.copy()
         rows["operator"] = target[places.reshape(-1)] if len(used) else 0
         return rows
 
-    def add_steps(self, found: StepTrace, clock: str, file: str) -> None:
-        amount = len(found.steps) + len(found.reduces)
+    def add_steps(self, trace: StepTrace, clock: str, file: str) -> None:
+        amount = len(trace.steps) + len(trace.reduces)
         if not len(self.parts.steps) and self.fits(clock, file, "steps and reduces", amount):
-            reduces = self._with_names(NamedRows(found.names, found.reduces))
-            self.parts = replace(self.parts, steps=found.steps, reduces=reduces)
+            reduces = self._with_names(NamedRows(trace.names, trace.reduces))
+            self.parts = replace(self.parts, steps=trace.steps, reduces=reduces)
 
-    def add_spans(self, found: NamedRows, clock: str, file: str) -> None:
-        if self.fits(clock, file, "marks and spans", len(found.rows)):
-            rows = self._with_names(found)
+    def add_spans(self, spans: NamedRows, clock: str, file: str) -> None:
+        if self.fits(clock, file, "marks and spans", len(spans.rows)):
+            rows = self._with_names(spans)
             self.parts = replace(self.parts, spans=np.concatenate([self.parts.spans, rows]))
 
-    def _with_names(self, found: NamedRows) -> Rows:
-        rows = found.rows.copy()
+    def _with_names(self, source: NamedRows) -> Rows:
+        rows = source.rows.copy()
         rows["name"] += len(self.parts.names)
         if len(rows):
-            self.parts = replace(self.parts, names=(*self.parts.names, *found.names))
+            self.parts = replace(self.parts, names=(*self.parts.names, *source.names))
         return rows
 
     def add_memory(self, samples: Rows, clock: str, file: str) -> None:
@@ -228,7 +228,7 @@ def _overlap(events: Rows, steps: Rows) -> Rows:
         middle = (steps["start_ns"] + steps["end_ns"]) // 2
         steps = steps[(middle >= begin) & (middle < end) & (steps["end_ns"] > steps["start_ns"])]
         ranges = [(step["step"], step["start_ns"], step["end_ns"]) for step in steps]
-    return np.array([_overlap_row(events, *one) for one in ranges], OVERLAP)
+    return np.array([_overlap_row(events, *step_range) for step_range in ranges], OVERLAP)
 
 
 def _overlap_row(events: Rows, step: int, begin: int, end: int) -> tuple[int, ...]:

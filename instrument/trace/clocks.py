@@ -50,7 +50,7 @@ class Clock:
         return (cycles * 1_000_000 + self.khz // 2) // self.khz
 
     def ns(self, cycles: Integers) -> Integers:
-        """Counters that `holds` as times in ns, to the nearest; `MISSING` stays `MISSING`."""
+        """Convert counters that `holds` to times in ns, to the nearest; `MISSING` stays `MISSING`."""
         divisor = math.gcd(1_000_000, self.khz)
         factor, den = 1_000_000 // divisor, self.khz // divisor
         if den == 1:
@@ -63,7 +63,7 @@ class Clock:
         return times
 
     def ns_of_us(self, us: Integers) -> Integers:
-        """Times in us on the counter's axis as times in ns; `MISSING` stays `MISSING`."""
+        """Convert times in us on the counter's axis to ns; `MISSING` stays `MISSING`."""
         times = us * 1000 + self.offset_ns
         times[us == MISSING] = MISSING
         return times
@@ -102,7 +102,7 @@ class Moment(NamedTuple):
 
 
 def start_log(data: Buffer, losses: Losses) -> StartLog:
-    """The numbers of `host_start.log` (clock_realtime, clock_monotonic_raw, cntvct, cntvct_diff) or `dev_start.log`."""
+    """Read `host_start.log` (clock_realtime, clock_monotonic_raw, cntvct, cntvct_diff) or `dev_start.log`."""
     section, values = "", {}
     for line in filter(None, map(str.strip, decode(bytes(data)).split("\n"))):
         match = _SETTING.fullmatch(line)
@@ -138,9 +138,9 @@ def moment(data: Buffer, losses: Losses) -> Moment:
     """The two clocks of `start_info` or `end_info`."""
     content = mapping(data, losses)
     epoch = content.get("collectionTimeBegin", content.get("collectionTimeEnd"))
-    found = Moment(_time(epoch), _time(content.get("clockMonotonicRaw")))
-    losses.add("moments that are not told on both clocks", bool(content) and None in found)
-    return found
+    both = Moment(_time(epoch), _time(content.get("clockMonotonicRaw")))
+    losses.add("moments that are not told on both clocks", bool(content) and None in both)
+    return both
 
 
 def clock(host: StartLog, device: StartLog, info: DeviceInfo, start: Moment) -> Clock:
@@ -157,7 +157,7 @@ def clock(host: StartLog, device: StartLog, info: DeviceInfo, start: Moment) -> 
 
 
 def _wall_offset_ns(host: StartLog, start: Moment) -> int | None:
-    """Time since the epoch less the host's monotonic time, ns."""
+    """Return the time since the epoch less the host's monotonic time, ns."""
     if start.epoch_us is not None and start.monotonic_ns is not None:
         return start.epoch_us * 1000 - start.monotonic_ns
     realtime, monotonic = host.values.get("clock_realtime"), host.values.get("clock_monotonic_raw")
@@ -165,21 +165,21 @@ def _wall_offset_ns(host: StartLog, start: Moment) -> int | None:
 
 
 def _first(content: dict[str, Json], key: str) -> dict[str, Json]:
-    found = content.get(key)
-    first = found[0] if isinstance(found, list) and found else None
+    items = content.get(key)
+    first = items[0] if isinstance(items, list) and items else None
     return first if isinstance(first, dict) else {}
 
 
 def _time(value: object) -> int | None:
-    """A number that the logs write as a number or as text; None for what is no time."""
+    """Return a number that the logs write as a number or as text; None for what is no time."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
-    found = integer(value.strip()) if isinstance(value, str) else value
-    return found if found is not None and 0 <= found < _LIMIT_NS else None
+    number = integer(value.strip()) if isinstance(value, str) else value
+    return number if number is not None and 0 <= number < _LIMIT_NS else None
 
 
 def _khz(value: object) -> int | None:
-    """A frequency in MHz, written as a number or as text, in kHz."""
+    """Return in kHz a frequency in MHz, which is written as a number or as text."""
     match = _MHZ.fullmatch(str(value).strip()) if isinstance(value, int | float | str) else None
     if match is None:
         return None

@@ -156,18 +156,18 @@ def missing(files: RawFiles, of_kind: Mapping[str, Sequence[str]], parts: Captur
     `of_kind` are the files that are there; `parts` is what was read of them.
     """
     names = _by_detailed_kind(of_kind)
-    found = [
+    problems = [
         Problem(name, f"{EMPTY}: {_COSTS[kind]}", 1)
         for kind, of in names.items()
         for name in of
         if not files.size(name) and kind in _COSTS
     ]
     if len(names) > 1:
-        found += [Problem(rule.file, f"{ABSENT}: {rule.cost}", 1) for rule in _broken(names, parts)]
-    found += [
+        problems += [Problem(rule.file, f"{ABSENT}: {rule.cost}", 1) for rule in _broken(names, parts)]
+    problems += [
         Problem(f"{kind}_{which}.json", f"{ABSENT}: {_COSTS[kind]}", 1) for kind, which in _absent_iterations(names)
     ]
-    return found
+    return problems
 
 
 def is_absence(problem: Problem) -> bool:
@@ -176,13 +176,13 @@ def is_absence(problem: Problem) -> bool:
 
 
 def _by_detailed_kind(of_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The files by kind; the raw files of an Ascend device, which are one kind for others, by theirs."""
-    found: dict[str, list[str]] = {}
+    """Return the files by kind; the raw files of an Ascend device, which are one kind for others, by theirs."""
+    by_kind: dict[str, list[str]] = {}
     for kind, names in of_kind.items():
         for name in names:
-            known = ascend_kind_of(name) if kind == ASCEND else None
-            found.setdefault(known.name if known else kind, []).append(name)
-    return found
+            ascend_kind = ascend_kind_of(name) if kind == ASCEND else None
+            by_kind.setdefault(ascend_kind.name if ascend_kind else kind, []).append(name)
+    return by_kind
 
 
 def _broken(names: Mapping[str, Sequence[str]], parts: Capture) -> Iterator[_Rule]:
@@ -205,13 +205,13 @@ def _broken(names: Mapping[str, Sequence[str]], parts: Capture) -> Iterator[_Rul
 
 
 def _absent_iterations(names: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """The files of an iteration that are not there while others of it, and of their kind, are."""
-    known: dict[str, set[str]] = {}
+    """Yield the files of an iteration that are not there while others of it, and of their kind, are."""
+    present: dict[str, set[str]] = {}
     for name in (name for of in names.values() for name in of):
         if match := _ITERATION.fullmatch(name.rpartition("/")[2]):
-            known.setdefault(match["kind"], set()).add(match["which"])
-    every = set().union(*known.values())
-    yield from ((kind, which) for kind in sorted(known) for which in sorted(every - known[kind]))
+            present.setdefault(match["kind"], set()).add(match["which"])
+    every = set().union(*present.values())
+    yield from ((kind, which) for kind in sorted(present) for which in sorted(every - present[kind]))
 
 
 def lacking(
@@ -227,17 +227,17 @@ def lacking(
     by_name = kind != "op_statistic"
     operators, rows = parts.operators, parts.executions
     every = range(len(operators))
-    found = _summed(operators, every, np.bincount(rows["operator"], minlength=len(operators)), by_name)
+    recorded = _summed(operators, every, np.bincount(rows["operator"], minlength=len(operators)), by_name)
     counted = _summed(sums.operators, sums.rows["operator"].tolist(), sums.rows["count"], by_name)
-    if missed := sum((counted - found).values()):
+    if missed := sum((counted - recorded).values()):
         return [Problem(source, f"executions that are missing here, as {file} counts them", missed)]
     if not by_name:
         return []
     durations = np.rint(np.bincount(rows["operator"], np.maximum(rows["duration_ns"], 0), len(operators)))
     times = _summed(operators, every, durations.astype(np.int64))
-    told = _summed(sums.operators, sums.rows["operator"].tolist(), sums.rows["total_ns"])
-    apart = {name: abs(times[name] - total) for name, total in told.items() if name in times}
-    differing = sum(ns > max(1e-4 * told[name], _ROUNDED_NS) for name, ns in apart.items())  # to four digits
+    totals = _summed(sums.operators, sums.rows["operator"].tolist(), sums.rows["total_ns"])
+    apart = {name: abs(times[name] - total) for name, total in totals.items() if name in times}
+    differing = sum(ns > max(1e-4 * totals[name], _ROUNDED_NS) for name, ns in apart.items())  # to four digits
     return [Problem(source, f"operators whose time is not the sum in {file}", differing)] if differing else []
 
 

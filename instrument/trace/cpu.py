@@ -148,7 +148,7 @@ class _Batch:
 
 
 def _regular(items: list[bytes], unit_ns: int) -> tuple[Integers, ...] | None:
-    """The columns of executions that are all alike; None where one of them is not as it should be."""
+    """Return the columns of executions that are all alike; None where one of them is not as it should be."""
     try:
         starts, durations, *threads = zip(*(item.split(b",") for item in items), strict=True)
         if len(threads) > 1 or len(max(durations, key=len)) > _EXACT_CHARACTERS or any(b"_" in item for item in items):
@@ -207,35 +207,35 @@ def framework(data: Buffer, losses: Losses) -> Shapes:
 
 
 def _kind(line: str) -> tuple[str, str] | None:
-    """Short name and shapes of a line; both are empty in a line without a name."""
+    """Return short name and shapes of a line; both are empty in a line without a name."""
     parts = line.strip().split(";")
     if len(parts) < 3 or not all(_SHAPE.fullmatch(part) for part in parts[3:] if part):
         return None
     return parts[1], ";".join(_INPUT.sub("", part) for part in parts[3:] if part)
 
 
-def with_shapes(found: OperatorRows, shapes: Shapes, losses: Losses, has_all: bool = True) -> OperatorRows:
+def with_shapes(executions: OperatorRows, shapes: Shapes, losses: Losses, has_all: bool = True) -> OperatorRows:
     """Return the executions with the shapes of their inputs; an operator that met several is several operators.
 
     Lines and executions of one short name belong together in their order. Where their numbers differ and the lines do
     too, nothing says which is whose: those executions stay without shapes and are counted. `has_all` says that a whole
     file has a line for each execution, so that those without one are a loss.
     """
-    if not len(shapes.rows) or not len(found.rows):
-        return found
+    if not len(shapes.rows) or not len(executions.rows):
+        return executions
     short = Index[str]()
-    of_operator = np.array([short(operator.name) for operator in found.operators], np.int64)
+    of_operator = np.array([short(operator.name) for operator in executions.operators], np.int64)
     of_kind = np.array([short(name) for name, _ in shapes.kinds], np.int64)
-    kinds = _kinds_of(of_operator[found.rows["operator"]], of_kind[shapes.rows], shapes.rows, len(short))
-    if has_all and shapes.lines < len(found.rows):  # in PyNative mode lines have no names, but none lacks
+    kinds = _kinds_of(of_operator[executions.rows["operator"]], of_kind[shapes.rows], shapes.rows, len(short))
+    if has_all and shapes.lines < len(executions.rows):  # in PyNative mode lines have no names, but none lacks
         lacking = int((kinds == MISSING).sum())
         losses.add("executions that it has no line for: their shapes are not known", lacking)
     losses.add("executions whose shapes are not certain", int((kinds == _UNKNOWN).sum()))
-    return _split(found, shapes.kinds, np.maximum(kinds, MISSING))
+    return _split(executions, shapes.kinds, np.maximum(kinds, MISSING))
 
 
 def _kinds_of(executed: Integers, written: Integers, rows: NDArray[np.int32], names: int) -> Integers:
-    """For each execution the row of its shapes; `MISSING` without any line of its name, `_UNKNOWN` where not certain.
+    """Return the row of the shapes of each execution: `MISSING` without a line of its name, `_UNKNOWN` if uncertain.
 
     `executed` and `written` are the short names of the executions and of the lines, as numbers below `names`.
     """
@@ -253,19 +253,19 @@ def _kinds_of(executed: Integers, written: Integers, rows: NDArray[np.int32], na
     return result
 
 
-def _split(found: OperatorRows, kinds: Sequence[tuple[str, str]], kind: Integers) -> OperatorRows:
-    """`found` with an operator for each pair of operator and shapes."""
+def _split(executions: OperatorRows, kinds: Sequence[tuple[str, str]], kind: Integers) -> OperatorRows:
+    """Return the executions with an operator for each pair of operator and shapes."""
     texts = Index[str]()
     text_of_kind = np.array([*(texts(shapes) for _, shapes in kinds), texts("")], np.int64)
-    pairs = found.rows["operator"].astype(np.int64) * len(texts) + text_of_kind[kind]
+    pairs = executions.rows["operator"].astype(np.int64) * len(texts) + text_of_kind[kind]
     distinct, first, rows = np.unique(pairs, return_index=True, return_inverse=True)
     order = np.lexsort((first, distinct // len(texts)))  # operators as before, shapes as first met
     names = texts.names
     operators = [
-        found.operators[pair // len(texts)]._replace(shapes=names[pair % len(texts)])
+        executions.operators[pair // len(texts)]._replace(shapes=names[pair % len(texts)])
         for pair in distinct[order].tolist()
     ]
-    rows_of_kind = found.rows.copy()
+    rows_of_kind = executions.rows.copy()
     rows_of_kind["operator"] = np.argsort(order)[rows.reshape(-1)]
     return OperatorRows(operators, rows_of_kind)
 
@@ -291,7 +291,7 @@ _MEMORY = {
 def totals(data: Buffer, losses: Losses, side: str = CPU) -> OperatorRows:
     """Read `<side>_op_detail_info_<rank>.csv` or `<side>_op_type_info_<rank>.csv`, which has types without names."""
     operators: list[Operator] = []
-    found = [np.empty(0, TOTAL)]
+    blocks = [np.empty(0, TOTAL)]
     for block in csv_rows(data, losses, _DETAIL):
         ns, has_time = block.numbers("total_ms")
         us, has_us = block.numbers("total_us")
@@ -300,14 +300,14 @@ def totals(data: Buffer, losses: Losses, side: str = CPU) -> OperatorRows:
         rows["total_ns"] = np.where(has_us, us, ns)
         cells = zip(block.text("full_name"), block.text("name"), block.text("type"), strict=True)
         operators += [Operator(full_name, name, kind, side) for full_name, name, kind in cells]
-        found.append(rows[has_count & (has_time | has_us)])
-    return OperatorRows(operators, np.concatenate(found))
+        blocks.append(rows[has_count & (has_time | has_us)])
+    return OperatorRows(operators, np.concatenate(blocks))
 
 
 def memory(data: Buffer, losses: Losses) -> Rows:
     """Return the samples (dtype MEMORY) of `cpu_ms_memory_record_<rank>.txt`."""
-    found = [np.empty(0, MEMORY)]
+    blocks = [np.empty(0, MEMORY)]
     for block in csv_rows(data, losses, _MEMORY):
         rows, usable = block.array(MEMORY)
-        found.append(rows[usable])
-    return np.concatenate(found)
+        blocks.append(rows[usable])
+    return np.concatenate(blocks)

@@ -85,13 +85,13 @@ def _ai_cpu_messages(data: Buffer, losses: Losses) -> NamedRows:
     names, rows = Index[str](), []
     node: dict[str, int] = {}
     for message in messages(data, losses):
-        found = _node(message, names)
-        task = None if found else _thread(message)
+        fields = _node(message, names)
+        task = None if fields else _thread(message)
         losses.add("Node messages without a Thread message behind them", int(bool(node) and task is None))
         if task:
             rows.append({**node, **task})
-        losses.add(UNKNOWN_MESSAGES, int(not found and not task))
-        node = found or {}
+        losses.add(UNKNOWN_MESSAGES, int(not fields and not task))
+        node = fields or {}
     losses.add("Node messages without a Thread message behind them", int(bool(node)))
     tasks = unknown(TASK, len(rows))
     for name in TASK.names or ():
@@ -100,14 +100,14 @@ def _ai_cpu_messages(data: Buffer, losses: Losses) -> NamedRows:
 
 
 def _ai_cpu_records(data: Buffer, losses: Losses) -> Rows:
-    found = with_magic(data, AI_CPU_RECORD, losses)
-    is_run = (found["run_start_cycles"] > 0) & (found["run_end_cycles"] > 0)
-    losses.add("records of tasks that did not run", len(found) - int(np.count_nonzero(is_run)))
-    found = found[is_run]
-    tasks = unknown(TASK, len(found))
+    records = with_magic(data, AI_CPU_RECORD, losses)
+    is_run = (records["run_start_cycles"] > 0) & (records["run_end_cycles"] > 0)
+    losses.add("records of tasks that did not run", len(records) - int(np.count_nonzero(is_run)))
+    records = records[is_run]
+    tasks = unknown(TASK, len(records))
     for name in TASK.names or ():
         if name not in _NOT_IN_RECORD:
-            tasks[name] = found[name]
+            tasks[name] = records[name]
     return tasks
 
 
@@ -158,12 +158,12 @@ _FETCH_LINE = re.compile(r"\S+ +(\d+) +(\d+) +(\d+)")
 def pushes(data: Buffer, losses: Losses) -> Rows:
     """Return the elements (dtype PUSH) of a TDT file, or of a DP file of either form, in order."""
     if is_binary(data):
-        found = with_magic(data, DP_RECORD, losses)
-        is_time = found["time_us"] >= 0
-        losses.add("records with a time that is none", len(found) - int(np.count_nonzero(is_time)))
+        records = with_magic(data, DP_RECORD, losses)
+        is_time = records["time_us"] >= 0
+        losses.add("records with a time that is none", len(records) - int(np.count_nonzero(is_time)))
         elements = np.empty(int(np.count_nonzero(is_time)), PUSH)
         for name in PUSH.names or ():
-            elements[name] = found[name][is_time]
+            elements[name] = records[name][is_time]
         return elements
     rows = []
     for message in messages(data, losses):
@@ -202,7 +202,7 @@ def fetch_table(data: Buffer, losses: Losses) -> Rows:
 def _fetches(texts: Iterator[str], row: Callable[[str], tuple[int, ...] | None], what: str, losses: Losses) -> Rows:
     rows = [row(text) for text in texts]
     losses.add(what, rows.count(None))
-    return np.array([found for found in rows if found is not None], FETCH_US)
+    return np.array([fields for fields in rows if fields is not None], FETCH_US)
 
 
 def _integers(texts: Sequence[str]) -> tuple[int, ...] | None:

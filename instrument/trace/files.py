@@ -50,12 +50,12 @@ class RawFiles(Mapping[str, "list[memoryview]"]):
         return sum(len(piece) for piece in self._files[name])
 
     def joined(self, name: str) -> Buffer:
-        """All of a file in one piece; a copy where it has several."""
+        """Return all of a file in one piece; a copy where it has several."""
         pieces = self._files[name]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def without_slices(self) -> RawFiles:
-        """The same with the slices of a file put together by their numbers, and checked against their sidecars.
+        """Return the same with slices put together by their numbers, and checked against their sidecars.
 
         Files of a kind and device that are in a job's folder and in its `data/`, too, are taken from the former.
         """
@@ -111,7 +111,7 @@ def _in_job_folder(name: str) -> str:
 
 
 def from_directory(path: str | os.PathLike[str]) -> RawFiles:
-    """The raw files in and below `path`, large ones mapped into memory; other files are passed over.
+    """Return the raw files in and below `path`, large ones mapped into memory; other files are passed over.
 
     A file that cannot be read is a problem. OSError: `path` is no directory that can be listed.
     """
@@ -190,12 +190,12 @@ def groups(names: Iterable[str], contents: Mapping[str, Set[int]] | None = None)
             devices = sorted((contents or {}).get(name, ()))
             files = [_File(name, kind._replace(device=device)) for device in devices] or [_File(name, kind)]
             folders.setdefault(folder, {}).setdefault(job, []).extend(files)
-    found = []
+    result = []
     for jobs in folders.values():
         is_one = len(jobs.keys() - {""}) <= 1
         sets = [[file for files in jobs.values() for file in files]] if is_one else list(jobs.values())
-        found += [group for files in sets for group in _by_device(files)]
-    return found
+        result += [group for files in sets for group in _by_device(files)]
+    return result
 
 
 def groups_of(files: RawFiles) -> list[Group]:
@@ -210,7 +210,7 @@ def groups_of(files: RawFiles) -> list[Group]:
 
 
 def folder_of(name: str) -> str:
-    """The folder of the window that a file belongs to, without those that the tools put in between."""
+    """Return the folder of the window that a file belongs to, less those that the tools put in between."""
     return _place(name)[0]
 
 
@@ -249,9 +249,9 @@ def _is_of(kind: Kind, device: int, first: int) -> bool:
 
 
 def _by_kind(files: list[_File]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for file in files:
-        names = found.setdefault(file.kind.name, [])
+        names = by_kind.setdefault(file.kind.name, [])
         if file.name not in names:
             names.append(file.name)
-    return found
+    return by_kind

@@ -87,18 +87,18 @@ def short_name(full_name: str) -> str:
 
 
 def type_of(full_name: str) -> str:
-    """The type that an operator's name tells: `Conv2D` of `Default/network/Conv2D-op12`."""
+    """Return the type that an operator's name tells: `Conv2D` of `Default/network/Conv2D-op12`."""
     return short_name(full_name).partition("-")[0]
 
 
 def tasks(data: Buffer, losses: Losses, hashes: Mapping[int, str] | None = None) -> Tasks:
-    """A `task_desc_info` file of either form; names too long for a record stand in `hashes`."""
+    """Read a `task_desc_info` file of either form; names too long for a record stand in `hashes`."""
     return _binary_tasks(data, losses, hashes or {}) if is_binary(data) else _text_tasks(data, losses)
 
 
 def _text_tasks(data: Buffer, losses: Losses) -> Tasks:
-    """Lines of `<full name> <block dim> <task> <stream>`, in some builds with a field before them."""
-    names, found = Index[str](), []
+    """Read lines of `<full name> <block dim> <task> <stream>`, in some builds with a field before them."""
+    names, rows = Index[str](), []
     for line in lines(data, losses):
         fields = line.split()
         numbers = [integer(text) for text in fields[-3:]]
@@ -106,25 +106,25 @@ def _text_tasks(data: Buffer, losses: Losses) -> Tasks:
             losses.add(UNKNOWN_LINES)
             continue
         name = fields[-4]
-        found.append((*numbers, MISSING, MISSING, MISSING, 0, names(name), names(type_of(name))))
-    return Tasks(np.array(found, TASK), names.names, True)
+        rows.append((*numbers, MISSING, MISSING, MISSING, 0, names(name), names(type_of(name))))
+    return Tasks(np.array(rows, TASK), names.names, True)
 
 
 def _binary_tasks(data: Buffer, losses: Losses, hashes: Mapping[int, str]) -> Tasks:
-    found = with_magic(data, TASK_RECORD, losses)
-    rows = np.empty(len(found), TASK)
+    records = with_magic(data, TASK_RECORD, losses)
+    rows = np.empty(len(records), TASK)
     for field in ("block_dim", "task", "stream", "model", "iteration", "timestamp", "kind"):
-        rows[field] = found[field]
+        rows[field] = records[field]
     names = Index[str]()
     for field in ("name", "type"):
-        rows[field] = _texts(found[field], names, hashes, losses)
+        rows[field] = _texts(records[field], names, hashes, losses)
     is_named = rows["name"] != MISSING
     losses.add("tasks whose name is not told", len(rows) - int(np.count_nonzero(is_named)))
     return Tasks(rows[is_named], names.names, False)
 
 
 def _texts(blocks: Rows, names: Index[str], hashes: Mapping[int, str], losses: Losses) -> NDArray[np.int32]:
-    """The rows in `names` of what the blocks say, which is text or the hash of text; `MISSING` for neither."""
+    """Return the rows in `names` of what the blocks say: text or the hash of text; `MISSING` for neither."""
     unique, inverse = np.unique(blocks["text"], return_inverse=True)
     inverse = inverse.reshape(-1)
     plain = np.array([names(decode(bytes(text).split(b"\0")[0])) for text in unique], np.int32)
@@ -136,10 +136,10 @@ def _texts(blocks: Rows, names: Index[str], hashes: Mapping[int, str], losses: L
 
 
 def graph(data: Buffer, losses: Losses, is_ge: bool = False) -> list[OperatorDesc]:
-    """A text `graph_desc_info` file; with `is_ge` its formats and types are GE's codes."""
-    found = [_graph_line(line, is_ge) for line in lines(data, losses)]
-    losses.add(UNKNOWN_LINES, sum(one is None for one in found))
-    return [one for one in found if one is not None]
+    """Read a text `graph_desc_info` file; with `is_ge` its formats and types are GE's codes."""
+    operators = [_graph_line(line, is_ge) for line in lines(data, losses)]
+    losses.add(UNKNOWN_LINES, sum(operator is None for operator in operators))
+    return [operator for operator in operators if operator is not None]
 
 
 def _graph_line(line: str, is_ge: bool) -> OperatorDesc | None:
@@ -159,28 +159,28 @@ def _graph_line(line: str, is_ge: bool) -> OperatorDesc | None:
 
 
 def _shape(quoted: str) -> tuple[int, ...] | None:
-    """`"32,3,224,224"` with its quotes; dynamic dimensions are -1."""
+    """Return the shape of `"32,3,224,224"` with its quotes; dynamic dimensions are -1."""
     texts = [text.strip() for text in quoted.strip('"').split(",") if text.strip()]
     numbers = [-1 if text == "-1" else integer(text) for text in texts]
     return None if None in numbers else tuple(number for number in numbers if number is not None)
 
 
 def tensors(data: Buffer, losses: Losses) -> dict[tuple[int, int], OperatorDesc]:
-    """A `tensor_data_info` file by (stream, task); of an operator that comes again with each iteration, the first."""
-    found = with_magic(data, TENSOR_RECORD, losses)
-    good = (found["count"] >= 1) & (found["count"] <= 5)
-    losses.add("records with an impossible number of tensors", len(found) - int(np.count_nonzero(good)))
-    found = found[good]
-    key = found["stream"].astype(np.uint64) << np.uint64(32) | found["task"]
+    """Read a `tensor_data_info` file by (stream, task); of an operator that recurs in each iteration, the first."""
+    records = with_magic(data, TENSOR_RECORD, losses)
+    good = (records["count"] >= 1) & (records["count"] <= 5)
+    losses.add("records with an impossible number of tensors", len(records) - int(np.count_nonzero(good)))
+    records = records[good]
+    key = records["stream"].astype(np.uint64) << np.uint64(32) | records["task"]
     _, firsts, inverse = np.unique(key, return_index=True, return_inverse=True)
-    first = found[firsts[inverse.reshape(-1)]]
-    known: dict[tuple[int, int], OperatorDesc] = {}
-    for record in found[(found["model"] == first["model"]) & (found["iteration"] == first["iteration"])]:
+    first = records[firsts[inverse.reshape(-1)]]
+    by_task: dict[tuple[int, int], OperatorDesc] = {}
+    for record in records[(records["model"] == first["model"]) & (records["iteration"] == first["iteration"])]:
         at = int(record["stream"]), int(record["task"])
-        before = known.get(at, OperatorDesc("", "", (), ()))
+        before = by_task.get(at, OperatorDesc("", "", (), ()))
         sides = _tensors_of(record)
-        known[at] = before._replace(inputs=before.inputs + sides[0], outputs=before.outputs + sides[1])
-    return known
+        by_task[at] = before._replace(inputs=before.inputs + sides[0], outputs=before.outputs + sides[1])
+    return by_task
 
 
 def _tensors_of(record: np.void) -> tuple[tuple[TensorDesc, ...], tuple[TensorDesc, ...]]:
@@ -194,30 +194,30 @@ def _tensors_of(record: np.void) -> tuple[tuple[TensorDesc, ...], tuple[TensorDe
 
 
 def points(data: Buffer, losses: Losses) -> dict[int, str]:
-    """A text `point` file: the tag of a mark in the step trace -> the full name of the operator behind it."""
+    """Read a text `point` file: tag of a mark in the step trace -> full name of the operator behind it."""
     return _table(data, _POINT, losses)
 
 
 def hash_dic(data: Buffer, losses: Losses) -> dict[int, str]:
-    """A `hash_dic` file: hash -> the name or type that is too long for a record."""
+    """Read a `hash_dic` file: hash -> the name or type that is too long for a record."""
     return _table(data, _HASH, losses)
 
 
 def _table(data: Buffer, form: re.Pattern[str], losses: Losses) -> dict[int, str]:
-    found = {}
+    table = {}
     for line in lines(data, losses):
         match = form.fullmatch(line)
         if match and len(match[1]) <= 20:
-            found[int(match[1])] = match[2]
+            table[int(match[1])] = match[2]
         else:
             losses.add(UNKNOWN_LINES)
-    return found
+    return table
 
 
 def step_info(data: Buffer, losses: Losses) -> dict[int, tuple[int, int]]:
-    """A `step_info` file: the tag of a mark in the step trace -> the (stream, task) of the operator behind it."""
-    found = with_magic(data, STEP_RECORD, losses)
-    return {int(row["point"]): (int(row["stream"]), int(row["task"])) for row in found}
+    """Read a `step_info` file: tag of a mark in the step trace -> (stream, task) of the operator behind it."""
+    records = with_magic(data, STEP_RECORD, losses)
+    return {int(row["point"]): (int(row["stream"]), int(row["task"])) for row in records}
 
 
 # ---------------------------------------------------------------- codes of data types and formats, in three sets

@@ -55,14 +55,14 @@ def activities(data: Buffer, losses: Losses, launched_by: Mapping[str, str] | No
     The `type` of a kernel is that of the operator in `launched_by`, empty where that does not know it.
     """
     names = Index[str]()
-    found = [np.empty(0, EXECUTION)]
+    blocks = [np.empty(0, EXECUTION)]
     rest = lines(data)
     while batch := list(itertools.islice(rest, _BATCH)):
-        found.append(_launches(batch, names, losses))
+        blocks.append(_launches(batch, names, losses))
     kernels = [
         Operator(name, name, operator_of((launched_by or {}).get(name, ""), GPU).type, GPU) for name in names.names
     ]
-    return OperatorRows(kernels, by_start(np.concatenate(found)))
+    return OperatorRows(kernels, by_start(np.concatenate(blocks)))
 
 
 def _launches(batch: list[bytes], names: Index[str], losses: Losses) -> Rows:
@@ -95,10 +95,10 @@ def step_trace(data: Buffer, losses: Losses) -> StepTrace:
 
     The first word of the "async" form has one comma: a line is a step. Otherwise a line is a point of all steps.
     """
-    found = list(lines(data))
+    all_lines = list(lines(data))
     if is_cut(data):
-        losses.add("bytes of a line that is cut off", len(found.pop().strip()))
-    whole = [text for text in map(decode, found) if text.split()]
+        losses.add("bytes of a line that is cut off", len(all_lines.pop().strip()))
+    whole = [text for text in map(decode, all_lines) if text.split()]
     if not whole:
         return StepTrace([], np.empty(0, STEP), np.empty(0, REDUCE))
     is_async = whole[0].split(maxsplit=1)[0].count(",") == 1
@@ -106,7 +106,7 @@ def step_trace(data: Buffer, losses: Losses) -> StepTrace:
 
 
 def _by_step(whole: list[str], losses: Losses) -> StepTrace:
-    """A line a step: begin, fp, bp and end as `<op>,<ns>`, then `<op>,<start ns>,<end ns>` for communication."""
+    """Read a line a step: begin, fp, bp, end as `<op>,<ns>`, then `<op>,<start ns>,<end ns>` for communication."""
     names = Index[str]()
     steps, reduces = [], []
     for step, line in enumerate(whole, 1):
@@ -124,7 +124,7 @@ def _by_step(whole: list[str], losses: Losses) -> StepTrace:
 
 
 def _by_point(whole: list[str], losses: Losses) -> StepTrace:
-    """A line a point: fp, bp, end of the iteration, then communication; each with `<start>,<end>` of all steps."""
+    """Read a line a point: fp, bp, end of the iteration, communication; each with `<start>,<end>` of all steps."""
     points = [line.split() for line in whole]
     if len(points) < 3:
         losses.add("points of steps without the others", len(points))
@@ -157,8 +157,8 @@ def _reduces(points: Iterable[tuple[int, list[list[int]]]]) -> Rows:
 
 def _times(word: str, count: int, losses: Losses, unit_ns: int = 1) -> list[int]:
     """The last `count` times of a word in ns; all missing, and counted, where they are not all there."""
-    found = [scaled(cell, unit_ns) for cell in word.rsplit(",", count)[-count:]]
-    times = [time for time in found if time is not None]
+    values = [scaled(cell, unit_ns) for cell in word.rsplit(",", count)[-count:]]
+    times = [time for time in values if time is not None]
     if len(times) == count and min(times) >= 0:
         return times
     losses.add("points without a time")

@@ -67,7 +67,7 @@ class Hwts:
 
 
 def decode(data: Chunks, losses: Losses) -> Hwts:
-    """A whole hwts file, or its pieces in order, which are not kept."""
+    """Decode a whole hwts file, or its pieces in order, which are not kept."""
     decoder = Decoder(losses)
     for piece in pieces(data):
         decoder.feed(piece)
@@ -100,7 +100,7 @@ class Decoder:
             self._take_all(records)
 
     def finish(self) -> Hwts:
-        """All that was found; starts that are still open have no end."""
+        """Return all that was found; starts that are still open have no end."""
         for records in self._framer.finish():
             self._take_all(records)
         self._pair()
@@ -144,7 +144,7 @@ class Decoder:
             self._pair()
 
     def _without_padding(self, block: Rows, numbers: Integers) -> tuple[Rows, Integers]:
-        """A record of zeros would be a start of task 0 at time 0; it is what was never written."""
+        """Leave out records of zeros, which were never written and would be starts of task 0 at time 0."""
         suspects = np.flatnonzero((block["head"] == 0) & (block["magic"] == 0))
         suspect = block[suspects]
         empty = suspects[(suspect["cycles"] == 0) & (suspect["stream"] == 0) & (suspect["task"] == 0)]
@@ -220,13 +220,13 @@ def _pairs(starts: Rows, end_cycles: Integers) -> Rows:
 
 
 def _by_key(streams: NDArray[np.uint32], tasks: NDArray[np.uint16]) -> Integers:
-    """The order by (stream, task), else as they stand; 16 bits are sorted in linear time."""
+    """Return the order by (stream, task), else as they stand; 16 bits are sorted in linear time."""
     is_narrow = not len(streams) or streams.max() < 1 << 16
     return np.lexsort((tasks, streams.astype(np.uint16) if is_narrow else streams))
 
 
 def unwrapped_tasks(streams: NDArray[np.uint32], tasks: NDArray[np.uint16]) -> Integers:
-    """Task ids of 16 bits, in file order, as they were before they wrapped; each stream wraps for itself.
+    """Return task ids of 16 bits, in file order, as they were before they wrapped; each stream wraps for itself.
 
     An id far below its predecessor on the stream, where that was above 65000, has wrapped.
     """

@@ -64,12 +64,12 @@ class _Window:
         return self._cost < 0
 
     def left(self) -> int:
-        """Bytes that are left, or nearly."""
+        """Return how many bytes are left, or nearly."""
         return len(self.text) - self.pos + len(self._data) - self._next
 
 
 def elements(data: Buffer, losses: Losses, key: str = "") -> Iterator[Json]:
-    """The elements of the list that `data` is, or of its list named `key`; damaged ones are left out and counted."""
+    """Yield the elements of the list that `data` is, or of its list `key`; damaged ones are left out and counted."""
     start = _start_of_list(data, key)
     if start is None:
         losses.add(f"no list{f' named {key!r}' if key else ''}: bytes not read", len(data))
@@ -92,7 +92,7 @@ def elements(data: Buffer, losses: Losses, key: str = "") -> Iterator[Json]:
 
 
 def _element(window: _Window, losses: Losses) -> Iterator[Json]:
-    """The element at the window's position, if it is one; the window is behind it afterwards."""
+    """Yield the element at the window's position, if it is one; the window is behind it afterwards."""
     try:
         element, window.pos = _DECODER.raw_decode(window.text, window.pos)
     except json.JSONDecodeError as error:
@@ -118,7 +118,7 @@ def _start_of_list(data: Buffer, key: str) -> int | None:
 
 
 def mapping(data: Buffer, losses: Losses) -> dict[str, Json]:
-    """The one object that `data` is, with its numbers as such; empty, with all its bytes counted, where it is none."""
+    """Return the one object that `data` is; an empty one, with all its bytes counted, where it is none."""
     try:
         value: Json = _OBJECT_DECODER.decode(decode(bytes(data)).lstrip("\ufeff"))
     except (ValueError, RecursionError):

@@ -64,12 +64,12 @@ def captures(files: RawFiles | Mapping[str, Buffer | Sequence[Buffer]]) -> list[
     """
     raw = (files if isinstance(files, RawFiles) else RawFiles(files)).without_slices()
     of_device = groups_of(raw)
-    found = [_Loader(raw, group).capture() for group in of_device]
+    result = [_Loader(raw, group).capture() for group in of_device]
     for problem in reversed(raw.problems):
         place = _place_of(problem, of_device)
-        if place < len(found):
-            found[place] = replace(found[place], problems=(problem, *found[place].problems))
-    return found
+        if place < len(result):
+            result[place] = replace(result[place], problems=(problem, *result[place].problems))
+    return result
 
 
 def _place_of(problem: Problem, of_device: Sequence[Group]) -> int:
@@ -118,9 +118,9 @@ class _Loader:
     def _read(self, name: str, parse: Callable[[Buffer, Losses], T], /) -> T:
         """Return what `parse` finds in a file, and keep what it could not read."""
         losses = Losses(name)
-        found = parse(self._files.joined(name), losses)
+        result = parse(self._files.joined(name), losses)
         self._assembly.problems += losses.problems()
-        return found
+        return result
 
     def _each(self, kind: str, parse: Callable[[Buffer, Losses], T]) -> Iterator[tuple[str, T]]:
         """Yield the name of each file of a kind, and what `parse` finds in it."""
@@ -129,15 +129,15 @@ class _Loader:
 
     def _metadata(self) -> None:
         """Read the window first, as it says what all the others are."""
-        told = self._assembly.metadata
+        metadata = self._assembly.metadata
         for _, window in self._each("window", mapping):
-            told |= window
+            metadata |= window
         for kind in ("profiler_info", "profiler_metadata"):
             for _, content in self._each(kind, mapping):
-                told[kind] = content
-        if told.get("target") in ("cpu", "ascend", "gpu"):
-            self._assembly.parts = replace(self._parts, target=str(told["target"]))
-        start, monotonic = told.get("start_ns"), told.get("start_monotonic_ns")
+                metadata[kind] = content
+        if metadata.get("target") in ("cpu", "ascend", "gpu"):
+            self._assembly.parts = replace(self._parts, target=str(metadata["target"]))
+        start, monotonic = metadata.get("start_ns"), metadata.get("start_monotonic_ns")
         if isinstance(start, int) and isinstance(monotonic, int) and 0 <= start < LIMIT and 0 <= monotonic < LIMIT:
             self._assembly.epoch_offset_ns = start - monotonic
 
@@ -156,10 +156,10 @@ class _Loader:
         assembly = self._assembly
         for kind in ("kernel_details", "op_summary"):
             kernels = self._each(kind, self._of_device(ascend_outputs.kernel_details))
-            for name, found in kernels if not len(self._parts.executions) else ():
-                clock = clock_of(np.concatenate([found.executions["start_ns"], found.activities["start_ns"]]))
-                assembly.add_executions(OperatorRows(found.operators, found.executions), clock, name)
-                assembly.add_activities(OperatorRows(found.operators, found.activities), clock, name)
+            for name, tasks in kernels if not len(self._parts.executions) else ():
+                clock = clock_of(np.concatenate([tasks.executions["start_ns"], tasks.activities["start_ns"]]))
+                assembly.add_executions(OperatorRows(tasks.operators, tasks.executions), clock, name)
+                assembly.add_activities(OperatorRows(tasks.operators, tasks.activities), clock, name)
         traces = self._each("step_trace_raw", ascend_outputs.step_trace_raw)
         for name, trace in traces if not len(self._parts.steps) else ():
             assembly.add_steps(trace, DEVICE, name)
@@ -184,46 +184,46 @@ class _Loader:
 
     def _gpu(self) -> None:
         assembly = self._assembly
-        for name, found in self._each("gpu_executions", partial(cpu.executions, unit_ns=cpu.US, side=GPU)):
-            found = self._with_shapes(found, "gpu_framework")
-            assembly.add_executions(found, _gpu_clock(found.rows), name)
+        for name, executions in self._each("gpu_executions", partial(cpu.executions, unit_ns=cpu.US, side=GPU)):
+            executions = self._with_shapes(executions, "gpu_framework")
+            assembly.add_executions(executions, _gpu_clock(executions.rows), name)
         launched_by: dict[str, str] = {}
         launches = 0
         for _, (operators, more) in self._each("gpu_kernels", gpu.launchers):
             launched_by |= operators
             launches += more
-        for name, found in self._each("gpu_activities", partial(gpu.activities, launched_by=launched_by)):
+        for name, executions in self._each("gpu_activities", partial(gpu.activities, launched_by=launched_by)):
             what = "launches of kernels that are missing here, as gpu_activity_data counts them"
-            self._keep(Problem(name, what, max(launches - len(found.rows), 0)))
-            assembly.add_activities(found, _gpu_clock(found.rows), name)
+            self._keep(Problem(name, what, max(launches - len(executions.rows), 0)))
+            assembly.add_activities(executions, _gpu_clock(executions.rows), name)
         for name, trace in self._each("gpu_steps", gpu.step_trace):
             assembly.add_steps(trace, _gpu_clock(trace.steps), name)
         for _, moment in self._each("gpu_start", gpu.start_time):
             assembly.metadata["gpu_start_time"] = moment
 
     def _cpu(self) -> None:
-        for name, found in self._each("cpu_executions", cpu.executions):
-            found = self._with_shapes(found, "cpu_framework")
-            self._undo_clock_changes(found.rows, "start_ns", name)
-            self._assembly.add_executions(found, clock_of(found.rows["start_ns"]), name)
+        for name, executions in self._each("cpu_executions", cpu.executions):
+            executions = self._with_shapes(executions, "cpu_framework")
+            self._undo_clock_changes(executions.rows, "start_ns", name)
+            self._assembly.add_executions(executions, clock_of(executions.rows["start_ns"]), name)
         self._memory("cpu_memory", cpu.memory)
 
-    def _with_shapes(self, found: OperatorRows, kind: str) -> OperatorRows:
+    def _with_shapes(self, executions: OperatorRows, kind: str) -> OperatorRows:
         def parse(data: Buffer, losses: Losses) -> OperatorRows:
-            return cpu.with_shapes(found, cpu.framework(data, losses), losses, has_all=kind == "cpu_framework")
+            return cpu.with_shapes(executions, cpu.framework(data, losses), losses, has_all=kind == "cpu_framework")
 
-        return next((shaped for _, shaped in self._each(kind, parse)), found)
+        return next((shaped for _, shaped in self._each(kind, parse)), executions)
 
     def _undo_clock_changes(self, rows: Rows, name: str, file: str) -> None:
         """Bring times of the host's wall clock back onto the clock of the window's begin, in place."""
-        told = self._assembly.metadata
-        known = marks.changes(told)
-        start, stop = told.get("start_ns"), told.get("stop_ns")
-        if not known or not isinstance(start, int) or not isinstance(stop, int):
+        metadata = self._assembly.metadata
+        changes = marks.changes(metadata)
+        start, stop = metadata.get("start_ns"), metadata.get("stop_ns")
+        if not changes or not isinstance(start, int) or not isinstance(stop, int):
             return
-        rows[name], is_uncertain = marks.undone(rows[name], known, (start, stop))
+        rows[name], is_uncertain = marks.undone(rows[name], changes, (start, stop))
         what = "settings of the host's clock while the window was open, which are taken out of its times"
-        self._keep(Problem(file, what, len(known)))
+        self._keep(Problem(file, what, len(changes)))
         what = "times beside a setting of the host's clock, which are not certain"
         self._keep(Problem(file, what, int(is_uncertain.sum())))
 
@@ -233,40 +233,40 @@ class _Loader:
             return
         for kinds in _TIMELINES:
             wanted = self._wanted()
-            found: dict[str, Timeline] = {}
+            timelines: dict[str, Timeline] = {}
             for kind in kinds:
-                for name, found[name] in self._each(kind, timeline):
-                    self._take_timeline(found[name], wanted, name)
-            merged = merged_steps(list(found.values()))
+                for name, timelines[name] in self._each(kind, timeline):
+                    self._take_timeline(timelines[name], wanted, name)
+            merged = merged_steps(list(timelines.values()))
             if "steps" in wanted and len(merged.steps):
                 clock, offset_ns = self._axis_of(merged.steps["start_ns"])
                 steps, reduces = (shifted(rows, offset_ns) for rows in (merged.steps, merged.reduces))
-                self._assembly.add_steps(merged._replace(steps=steps, reduces=reduces), clock, next(iter(found)))
+                self._assembly.add_steps(merged._replace(steps=steps, reduces=reduces), clock, next(iter(timelines)))
 
     def _wanted(self) -> set[str]:
         parts, sides = self._parts, sides_of(self._parts)
         wanted = {"host"} if CPU not in sides else set()
         wanted |= {"device"} if not sides - {CPU} else set()
-        told = (("activities", parts.activities), ("spans", parts.spans), ("steps", parts.steps))
-        wanted |= {name for name, rows in told if not len(rows)}
+        present = (("activities", parts.activities), ("spans", parts.spans), ("steps", parts.steps))
+        wanted |= {name for name, rows in present if not len(rows)}
         return wanted | ({"overlap"} if not len(parts.overlap) else set())
 
-    def _take_timeline(self, found: Timeline, wanted: set[str], name: str) -> None:
+    def _take_timeline(self, events: Timeline, wanted: set[str], name: str) -> None:
         assembly = self._assembly
-        self._phases[name] = found.phases
+        self._phases[name] = events.phases
         assembly.metadata["timeline_events"] = self._phases
-        parts = (found.executions, found.activities, found.spans, found.overlap)
+        parts = (events.executions, events.activities, events.spans, events.overlap)
         clock, offset_ns = self._axis_of(np.concatenate([part["start_ns"] for part in parts]))
         executions, activities, spans, overlap = (shifted(part, offset_ns) for part in parts)
-        is_host = np.array([operator.side == CPU for operator in found.operators] + [False], np.bool_)
+        is_host = np.array([operator.side == CPU for operator in events.operators] + [False], np.bool_)
         of_host = is_host[executions["operator"]]
         for what, rows in (("host", executions[of_host]), ("device", executions[~of_host])):
             if what in wanted:
-                assembly.add_executions(OperatorRows(found.operators, rows), clock, name)
+                assembly.add_executions(OperatorRows(events.operators, rows), clock, name)
         if "activities" in wanted:
-            assembly.add_activities(OperatorRows(found.operators, activities), clock, name)
+            assembly.add_activities(OperatorRows(events.operators, activities), clock, name)
         if "spans" in wanted:
-            assembly.add_spans(NamedRows(found.names, spans), clock, name)
+            assembly.add_spans(NamedRows(events.names, spans), clock, name)
         if "overlap" in wanted:
             assembly.add_overlap(overlap, clock, name)
 
@@ -281,15 +281,15 @@ class _Loader:
         names: list[str] = []
         for _, found_names in self._each("names", marks.names):
             names = found_names
-        for name, found in self._each("marks", partial(marks.marks, known=names)):
-            spans = found.rows[marks.within(found.rows, self._assembly.metadata)]
+        for name, marks_of_file in self._each("marks", partial(marks.marks, known=names)):
+            spans = marks_of_file.rows[marks.within(marks_of_file.rows, self._assembly.metadata)]
             what = "marks outside of the window, whose times cannot be right"
-            self._keep(Problem(name, what, len(found.rows) - len(spans)))
-            self._assembly.add_spans(found._replace(rows=spans), EPOCH, name)
+            self._keep(Problem(name, what, len(marks_of_file.rows) - len(spans)))
+            self._assembly.add_spans(marks_of_file._replace(rows=spans), EPOCH, name)
 
     def _op_ranges(self) -> None:
-        for name, found in self._each("op_range", tlv.op_ranges):
-            ranges, clock = found.rows, self._host_counter()
+        for name, named_ranges in self._each("op_range", tlv.op_ranges):
+            ranges, clock = named_ranges.rows, self._host_counter()
             if clock is None:
                 self._keep(Problem(name, "ranges of the framework without a clock log that says when", len(ranges)))
                 continue
@@ -298,7 +298,7 @@ class _Loader:
             spans["duration_ns"] = clock.ns(ranges["end"]) - spans["start_ns"]
             spans["name"], spans["thread"] = ranges["name"], ranges["thread"]
             spans["kind"], spans["number"] = SPAN_FRAMEWORK, MISSING
-            self._assembly.add_spans(NamedRows(found.names, spans), EPOCH, name)
+            self._assembly.add_spans(NamedRows(named_ranges.names, spans), EPOCH, name)
 
     def _host_counter(self) -> clocks.Clock | None:
         """Return the clock that turns the counter of the host into time since the epoch."""
@@ -316,16 +316,16 @@ class _Loader:
 
     def _pipelines(self) -> None:
         assembly = self._assembly
-        found, problems = pipelines.recorded(self._group.files, self._read)
+        recorded, problems = pipelines.recorded(self._group.files, self._read)
         assembly.problems += problems
-        assembly.parts = replace(self._parts, pipeline=tuple(found.stages))
-        if found.sampling_interval_ms is not None:
-            assembly.metadata["pipeline_sampling_interval_ms"] = found.sampling_interval_ms
-        if found.use is not None:
-            assembly.metadata["processors"] = found.use.processors
-            assembly.metadata["process_cpu_percent"] = found.use.process_percent
-            assembly.metadata["machine"] = found.use.machine
-        assembly.add_batches(found.batches, found.batches_file)
+        assembly.parts = replace(self._parts, pipeline=tuple(recorded.stages))
+        if recorded.sampling_interval_ms is not None:
+            assembly.metadata["pipeline_sampling_interval_ms"] = recorded.sampling_interval_ms
+        if recorded.use is not None:
+            assembly.metadata["processors"] = recorded.use.processors
+            assembly.metadata["process_cpu_percent"] = recorded.use.process_percent
+            assembly.metadata["machine"] = recorded.use.machine
+        assembly.add_batches(recorded.batches, recorded.batches_file)
         missed = assembly.metadata.get("pipelines_not_recorded")
         if isinstance(missed, int):
             self._keep(
@@ -359,5 +359,5 @@ def _target(group: Group) -> str:
 
 
 def _gpu_clock(rows: Rows) -> str:
-    """A GPU's clock is the wall clock, unless its values say that it is not."""
+    """Return the clock of a GPU: the wall clock, unless its values say that it is not."""
     return EPOCH if clock_of(rows["start_ns"]) == EPOCH else DEVICE

@@ -44,13 +44,13 @@ _MOST_CHANGES = 1000
 
 def names(data: Buffer, losses: Losses) -> list[str]:
     """Read `instrument.names.<rank>.json`, the names that marks refer to, up to the first damaged one."""
-    found: list[str] = []
+    result: list[str] = []
     for element in elements(data, losses):
         if not isinstance(element, str) or len(losses):
             losses.add("names that cannot be told")
             break
-        found.append(element)
-    return found
+        result.append(element)
+    return result
 
 
 def marks(data: Buffer, losses: Losses, known: Sequence[str]) -> NamedRows:
@@ -105,30 +105,30 @@ class Change(NamedTuple):
 
 def changes(window: Mapping[str, object]) -> list[Change]:
     """Return the changes that a window tells of, in order; none where what it says makes no sense."""
-    told = window.get("clock_changes")
-    if not isinstance(told, list) or len(told) > _MOST_CHANGES:
+    entries = window.get("clock_changes")
+    if not isinstance(entries, list) or len(entries) > _MOST_CHANGES:
         return []
-    found = []
-    for change in told:
+    result = []
+    for change in entries:
         values = [change.get(name) for name in Change._fields] if isinstance(change, dict) else []
         numbers = [value for value in values if isinstance(value, int) and abs(value) < LIMIT]
         if len(numbers) != len(Change._fields):
             return []
-        found.append(Change(*numbers))
-    return found
+        result.append(Change(*numbers))
+    return result
 
 
-def undone(times: Integers, known: list[Change], window: tuple[int, int]) -> tuple[Integers, Mask]:
+def undone(times: Integers, settings: list[Change], window: tuple[int, int]) -> tuple[Integers, Mask]:
     """Return `times` as they would be if the clock had not been set, and which of them are not certain.
 
     `window` is when it was opened and closed. A time that fits into no part of it stays as it is.
     """
-    begins = [window[0], *(change.after_ns for change in known)]
-    ends = [*(change.before_ns for change in known), window[1]]
+    begins = [window[0], *(change.after_ns for change in settings)]
+    ends = [*(change.before_ns for change in settings), window[1]]
     offset = 0
     result, fits = times.copy(), np.zeros(len(times), np.int64)
     for place, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        offset += known[place - 1].change_ns if place else 0
+        offset += settings[place - 1].change_ns if place else 0
         moved = times - offset
         is_inside = (moved >= begin) & (moved <= end)
         result = np.where(is_inside & (fits == 0), moved, result)

@@ -53,14 +53,14 @@ def pipeline(data: Buffer, losses: Losses) -> Pipeline:
             stages[stage.id] = stage
     interval = _INTERVAL.search(data)
     _count_absent(list(stages.values()), losses)
-    found = _with_parents(list(stages.values()), losses)
-    return Pipeline(found, int(interval[1]) if interval else MISSING)
+    tree = _with_parents(list(stages.values()), losses)
+    return Pipeline(tree, int(interval[1]) if interval else MISSING)
 
 
 def _count_absent(stages: Sequence[PipelineStage], losses: Losses) -> None:
-    known = {stage.id for stage in stages}
+    present = {stage.id for stage in stages}
     named = {child for stage in stages for child in stage.children} | {stage.parent for stage in stages}
-    losses.add("stages that others name and that are not there", len(named - known - {MISSING}))
+    losses.add("stages that others name and that are not there", len(named - present - {MISSING}))
 
 
 def _stage(element: Json, losses: Losses) -> PipelineStage | None:
@@ -93,9 +93,9 @@ def _whole(value: Json) -> int:
 
 def _samples(value: Json, losses: Losses) -> list[float]:
     """Return the numbers in a list; those with a fraction come as text."""
-    found = [number(str(sample)) for sample in value] if isinstance(value, list) else []
-    kept = [sample for sample in found if sample is not None]
-    losses.add("samples that are no numbers", len(found) - len(kept))
+    numbers = [number(str(sample)) for sample in value] if isinstance(value, list) else []
+    kept = [sample for sample in numbers if sample is not None]
+    losses.add("samples that are no numbers", len(numbers) - len(kept))
     return kept
 
 
@@ -109,7 +109,7 @@ def _with_parents(stages: list[PipelineStage], losses: Losses) -> list[PipelineS
 
 
 def queued(stages: Sequence[PipelineStage]) -> list[PipelineStage]:
-    """The stages that have a queue, breadth first from the root, which comes first with or without one.
+    """Return the stages that have a queue, breadth first from the root, which comes first with or without one.
 
     Their parents and children are the nearest ones that have a queue, too.
     """
@@ -117,17 +117,17 @@ def queued(stages: Sequence[PipelineStage]) -> list[PipelineStage]:
     root = by_id.get(_ROOT) or next((stage for stage in stages if stage.parent == MISSING), None)
     if root is None:
         return []
-    found, seen, pending = [], {root.id}, [(root, MISSING)]
+    result, seen, pending = [], {root.id}, [(root, MISSING)]
     for stage, parent in pending:
         children = _nearest(stage, by_id, seen)
-        found.append(replace(stage, parent=parent, children=tuple(child.id for child in children)))
+        result.append(replace(stage, parent=parent, children=tuple(child.id for child in children)))
         pending.extend((child, stage.id) for child in children)
-    return found
+    return result
 
 
 def _nearest(stage: PipelineStage, by_id: dict[int, PipelineStage], seen: set[int]) -> list[PipelineStage]:
-    """The nearest descendants with a queue, in order; none of those in `seen`, as damaged trees may have rings."""
-    found, pending = [], list(reversed(stage.children))
+    """Return the nearest descendants with a queue, in order, but none in `seen`: damaged trees may have rings."""
+    result, pending = [], list(reversed(stage.children))
     while pending:
         child = by_id.get(pending.pop())
         if child is None or child.id in seen:
@@ -136,8 +136,8 @@ def _nearest(stage: PipelineStage, by_id: dict[int, PipelineStage], seen: set[in
         if child.queue_capacity == MISSING:
             pending.extend(reversed(child.children))
         else:
-            found.append(child)
-    return found
+            result.append(child)
+    return result
 
 
 _TABLE = {
@@ -214,7 +214,7 @@ def _lists(value: Json, losses: Losses) -> dict[str, list[float]]:
 
 
 def _busy(lists: dict[str, list[float]]) -> float | None:
-    """Mean of system time plus mean of user time; None without samples of both."""
+    """Return the mean of system time plus mean of user time; None without samples of both."""
     parts = [lists.get("sys_utilization"), lists.get("user_utilization")]
     return sum(float(np.mean(samples)) for samples in parts if samples) if all(parts) else None
 
@@ -248,11 +248,13 @@ def batches(data: Buffer, losses: Losses) -> Rows:
     usable = (is_time & np.isin(table[:, 1], list(_TIMES))) | is_queue
     losses.add("lines of an unknown kind", int((~usable).sum()))
     table = table[usable]
-    found = _as_batches(table, np.where(table[:, 0] == 1, len(_TIMES), table[:, 1]))
-    lacks = [found[name] == MISSING for name in (*_TIMES.values(), "queue_size")]
-    is_partial = np.logical_or.reduce([column for column in lacks if not column.all()] or [np.zeros(len(found), bool)])
+    rows_of_batches = _as_batches(table, np.where(table[:, 0] == 1, len(_TIMES), table[:, 1]))
+    lacks = [rows_of_batches[name] == MISSING for name in (*_TIMES.values(), "queue_size")]
+    is_partial = np.logical_or.reduce(
+        [column for column in lacks if not column.all()] or [np.zeros(len(rows_of_batches), bool)]
+    )
     losses.add("batches without all of the lines that others have", int(is_partial.sum()))
-    return found
+    return rows_of_batches
 
 
 def _blocks_of_lines(data: Buffer, losses: Losses) -> Iterator[list[bytes]]:
@@ -264,7 +266,7 @@ def _blocks_of_lines(data: Buffer, losses: Losses) -> Iterator[list[bytes]]:
 
 
 def _lines(block: list[bytes], losses: Losses) -> Integers:
-    """The integers of each line, with a time of `MISSING` where it has none; lines of another form are counted."""
+    """Return the integers of each line, its time `MISSING` where it has none; lines of another form are counted."""
     rows = []
     for line in block:
         words = line.split()
@@ -276,7 +278,7 @@ def _lines(block: list[bytes], losses: Losses) -> Integers:
 
 
 def _as_batches(table: Integers, column: Integers) -> Rows:
-    """One row a batch; `column` says which of its values a line holds."""
+    """Return one row a batch; `column` says which of its values a line holds."""
     again = _occurrence(np.stack([table[:, 2], column], axis=1))
     keys, first, row = np.unique(np.stack([table[:, 2], again], axis=1), axis=0, return_index=True, return_inverse=True)
     result = unknown(BATCH, len(keys))
@@ -293,7 +295,7 @@ def _as_batches(table: Integers, column: Integers) -> Rows:
 
 
 def _occurrence(keys: Integers) -> Integers:
-    """For each row how many equal ones stand before it."""
+    """Return how many equal rows stand before each."""
     if not len(keys):
         return np.empty(0, np.int64)
     order = np.lexsort(keys.T)
@@ -356,35 +358,37 @@ def recorded(files: Mapping[str, Sequence[str]], parse: Parse) -> tuple[Recorded
             match = _FOLDER.fullmatch(name)
             numbered.setdefault(int(match[1]) if match else 0, {}).setdefault(kind, []).append(name)
     pipelines = [_one(numbered[number], parse) for number in sorted(numbered)]
-    kept = next((one for one in pipelines if one.stages), pipelines[0] if pipelines else Recorded())
-    alike = [one for one in pipelines if one.form == kept.form]
+    kept = next((recording for recording in pipelines if recording.stages), pipelines[0] if pipelines else Recorded())
+    alike = [recording for recording in pipelines if recording.form == kept.form]
     problems = [
-        Problem(one.batches_file or "data pipeline", "batches of a pipeline of another form", len(one.batches))
-        for one in pipelines
-        if one.form != kept.form
+        Problem(
+            recording.batches_file or "data pipeline", "batches of a pipeline of another form", len(recording.batches)
+        )
+        for recording in pipelines
+        if recording.form != kept.form
     ]
-    stages = [_joined(of_each) for of_each in zip(*(one.stages for one in alike), strict=True)]
-    batches = np.concatenate([kept.batches[:0], *(one.batches for one in alike)])
+    stages = [_joined(of_each) for of_each in zip(*(recording.stages for recording in alike), strict=True)]
+    batches = np.concatenate([kept.batches[:0], *(recording.batches for recording in alike)])
     return replace(kept, stages=stages, batches=batches), problems
 
 
 def _one(files: Mapping[str, Sequence[str]], parse: Parse) -> Recorded:
-    found = Recorded()
+    recorded = Recorded()
     for kind, parser in _STAGES.items():
-        for name in files.get(kind, ()) if not found.stages else ():
-            found.stages, found.sampling_interval_ms = parse(name, parser)
+        for name in files.get(kind, ()) if not recorded.stages else ():
+            recorded.stages, recorded.sampling_interval_ms = parse(name, parser)
     for name in files.get("cpu_use", ()):
-        found.use = parse(name, cpu_utilization)
-        found.stages = [replace(stage, cpu_percent=found.use.stages.get(stage.id)) for stage in found.stages]
+        recorded.use = parse(name, cpu_utilization)
+        recorded.stages = [replace(stage, cpu_percent=recorded.use.stages.get(stage.id)) for stage in recorded.stages]
     for name in (name for kind in _BATCHES for name in files.get(kind, ())):
-        if not len(found.batches):
-            found.batches, found.batches_file = parse(name, batches), name
-    return found
+        if not len(recorded.batches):
+            recorded.batches, recorded.batches_file = parse(name, batches), name
+    return recorded
 
 
 def _joined(of_each: Sequence[PipelineStage]) -> PipelineStage:
     """Return one stage in each of several pipelines as one, its use of the processors weighed by samples."""
-    sizes = tuple(size for one in of_each for size in one.queue_sizes)
-    uses = [(one.cpu_percent, max(len(one.queue_sizes), 1)) for one in of_each if one.cpu_percent is not None]
+    sizes = tuple(size for stage in of_each for size in stage.queue_sizes)
+    uses = [(stage.cpu_percent, max(len(stage.queue_sizes), 1)) for stage in of_each if stage.cpu_percent is not None]
     mean = sum(use * count for use, count in uses) / sum(count for _, count in uses) if uses else None
     return replace(of_each[0], queue_sizes=sizes, cpu_percent=mean)

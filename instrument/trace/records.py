@@ -94,7 +94,7 @@ class Framer:
         return count, None
 
     def _suspects(self, data: Buffer, begin: int, count: int) -> list[int]:
-        """The records without the word whose next one lacks it as well, or is not there."""
+        """Return the records without the word whose next one lacks it as well, or is not there."""
         if not count:
             return []
         first, second = (
@@ -104,21 +104,21 @@ class Framer:
             for byte in (0, 1)
         )
         is_bad = (first != self._pattern[0]) | (second != self._pattern[1])
-        found: list[int] = np.flatnonzero(is_bad & np.append(is_bad[1:], True)).tolist()
-        return found
+        places: list[int] = np.flatnonzero(is_bad & np.append(is_bad[1:], True)).tolist()
+        return places
 
     def _begins(self, data: Buffer, first: int, stop: int) -> Iterator[int]:
-        """The places from `first` to `stop` at which the word recurs at the distance of a record."""
+        """Yield the places from `first` to `stop` at which the word recurs at the distance of a record."""
         window = bytes(data[first + self._offset : stop + self._offset + 1])
-        found = window.find(self._pattern)
-        while found >= 0:
-            place = first + found
+        offset = window.find(self._pattern)
+        while offset >= 0:
+            place = first + offset
             words = [
                 bytes(data[at : at + 2]) for at in range(place + self._offset, len(data) - 1, self._size)[:_AGREEING]
             ]
             if len(words) > 1 and all(word == self._pattern for word in words):
                 yield place
-            found = window.find(self._pattern, found + 1)
+            offset = window.find(self._pattern, offset + 1)
 
 
 def framed(data: Buffer, layout: np.dtype[np.void], word: Word, losses: Losses) -> Rows:
@@ -154,20 +154,20 @@ def records(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
 
 
 def with_magic(data: Buffer, layout: np.dtype[np.void], losses: Losses) -> Rows:
-    """The records of `data` whose field "magic", their first, is what it should be, without a copy if they all are."""
-    found = framed(data, layout, Word(MAGIC_WORD, 0), losses)
-    good = found["magic"] == MAGIC_WORD
-    losses.add(NO_MAGIC, len(found) - int(np.count_nonzero(good)))
-    return found if good.all() else np.asarray(found[good])
+    """Return the records of `data` whose first field, "magic", is as it should be; no copy if they all are."""
+    rows = framed(data, layout, Word(MAGIC_WORD, 0), losses)
+    good = rows["magic"] == MAGIC_WORD
+    losses.add(NO_MAGIC, len(rows) - int(np.count_nonzero(good)))
+    return rows if good.all() else np.asarray(rows[good])
 
 
 def joined(data: Chunks) -> Buffer:
-    """All of a raw file in one piece."""
+    """Return all of a raw file in one piece."""
     return data if isinstance(data, bytes | memoryview) else b"".join(data)
 
 
 def pieces(data: Chunks) -> Iterator[Buffer]:
-    """A raw file piece by piece."""
+    """Iterate over the pieces of a raw file."""
     return iter((data,)) if isinstance(data, bytes | memoryview) else iter(data)
 
 
@@ -177,12 +177,12 @@ def is_binary(data: Buffer) -> bool:
 
 
 def messages(data: Buffer, losses: Losses) -> Iterator[str]:
-    """The text messages, each of which ends with NUL, without the blanks around them."""
+    """Yield the text messages, each of which ends with NUL, without the blanks around them."""
     return _texts(data, b"\0", losses, UNKNOWN_MESSAGES)
 
 
 def lines(data: Buffer, losses: Losses) -> Iterator[str]:
-    """The lines that hold anything, each of which ends with a line feed, without the blanks around them."""
+    """Yield the lines that hold anything, each of which ends with a line feed, without the blanks around them."""
     return _texts(data, b"\n", losses, UNKNOWN_LINES)
 
 
@@ -197,7 +197,7 @@ def _texts(data: Buffer, end: bytes, losses: Losses, unknown: str) -> Iterator[s
 
 
 def integer(text: str) -> int | None:
-    """A whole number without a sign that an int64 holds; None for anything else."""
+    """Return a whole number without a sign that an int64 holds, or None for anything else."""
     if len(text) > _INT64_DIGITS or not (text.isascii() and text.isdecimal()):
         return None
     value = int(text)

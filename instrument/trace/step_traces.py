@@ -65,7 +65,7 @@ def _trace(points: Rows, starts_are_odd: bool, skips_first: bool, losses: Losses
 
 
 def _rows(points: Rows, order: Integers) -> Integers:
-    """The step that each mark belongs to, by the order of their ends; `MISSING` behind the last end of its model."""
+    """Return the step of each mark, by the order of their ends; `MISSING` behind the last end of its model."""
     if not len(points):
         return np.empty(0, np.int64)
     is_end = points["what"] == STEP_END
@@ -79,7 +79,7 @@ def _rows(points: Rows, order: Integers) -> Integers:
 
 
 def _steps(points: Rows, order: Integers, row: Integers, losses: Losses) -> Rows:
-    """A step for each end, in record order; the first forward and the last backward mark of a step count."""
+    """Return a step for each end, in record order; its first forward and its last backward mark count."""
     ends = np.flatnonzero(points["what"] == STEP_END)
     ends = ends[np.argsort(order[ends])]
     steps = unknown(STEP_CYCLES, len(ends))
@@ -97,7 +97,7 @@ def _steps(points: Rows, order: Integers, row: Integers, losses: Losses) -> Rows
 
 
 def _pairs(points: Rows, row: Integers, what: int, starts_are_odd: bool, losses: Losses) -> Rows:
-    """Marks 2i and 2i+1 of a stream in a step are pair i; an odd number of marks there tells none of them apart."""
+    """Pair marks 2i and 2i+1 of a stream in a step; an odd number of marks there tells none of them apart."""
     chosen = np.flatnonzero((points["what"] == what) & (row != MISSING))
     chosen = chosen[np.lexsort((points["stream"][chosen], row[chosen]))]
     stream, step = points["stream"][chosen], row[chosen]
@@ -133,22 +133,22 @@ def training_trace(data: Buffer, losses: Losses, skips_first: bool = False) -> S
 
     Communications have odd tags at their start and even ones at their end.
     """
-    found = records(data, TRAINING_RECORD, losses)
-    tags = found["tag"]
+    rows = records(data, TRAINING_RECORD, losses)
+    tags = rows["tag"]
     end_tag = end_tag_of(tags)
     is_of_job = (tags == 0) | (tags > end_tag)
-    marks = np.empty(len(found), POINT)
+    marks = np.empty(len(rows), POINT)
     marks["what"] = np.select(
         [tags == 1, tags == 2, tags == end_tag, is_of_job], [FORWARD, BACKWARD, STEP_END, OTHER], REDUCE
     )
     marks["tag"] = np.minimum(tags, _LARGEST_TAG)
     for name in ("cycles", "stream", "task"):
-        marks[name] = found[name]
+        marks[name] = rows[name]
     marks["model"], marks["index"] = 0, MISSING
     jobs = len(np.unique(tags[is_of_job]))
     losses.add("changes of the job's number, which is one in a whole file", max(0, jobs - 1))
-    losses.add(TOO_LARGE, int(np.count_nonzero(found["cycles"] < 0)))
-    return _trace(marks[found["cycles"] >= 0], True, skips_first, losses)
+    losses.add(TOO_LARGE, int(np.count_nonzero(rows["cycles"] < 0)))
+    return _trace(marks[rows["cycles"] >= 0], True, skips_first, losses)
 
 
 def end_tag_of(tags: NDArray[np.uint64]) -> int:
@@ -179,16 +179,16 @@ def ts_track(data: Buffer, losses: Losses, skips_first: bool = False) -> StepTra
 
     Pairs have even tags at their start and odd ones at their end.
     """
-    found = records(data, TS_RECORD, losses)
-    is_mark, is_other = found["kind"] == MARK, np.isin(found["kind"], _OTHER_KINDS)
+    rows = records(data, TS_RECORD, losses)
+    is_mark, is_other = rows["kind"] == MARK, np.isin(rows["kind"], _OTHER_KINDS)
     losses.add("records of memcpy, task types, wrapped ids and blocks", int(is_other.sum()))
     losses.add(UNKNOWN_RECORDS, int((~is_mark & ~is_other).sum()))
-    losses.add(TOO_LARGE, int((is_mark & (found["cycles"] < 0)).sum()))
-    found = found[is_mark & (found["cycles"] >= 0)]
-    tags = found["tag"]
+    losses.add(TOO_LARGE, int((is_mark & (rows["cycles"] < 0)).sum()))
+    rows = rows[is_mark & (rows["cycles"] >= 0)]
+    tags = rows["tag"]
     is_known = (tags <= _STEP_END_TAG) | ((tags >= REDUCE_TAG) & (tags <= _STEP_TAG + 1))
     losses.add("marks with an unknown tag", int((~is_known).sum()))
-    marks = np.empty(len(found), POINT)
+    marks = np.empty(len(rows), POINT)
     is_reduce, is_fetch = (
         (tags >= first) & (tags < stop) for first, stop in ((REDUCE_TAG, _FETCH_TAG), (_FETCH_TAG, _STEP_TAG))
     )
@@ -198,5 +198,5 @@ def ts_track(data: Buffer, losses: Losses, skips_first: bool = False) -> StepTra
         OTHER,
     )
     for name in ("cycles", "tag", "stream", "task", "model", "index"):
-        marks[name] = found[name]
+        marks[name] = rows[name]
     return _trace(marks, False, skips_first, losses)

@@ -50,12 +50,12 @@ class Losses:
         return len(self._amounts)
 
     def problems(self) -> list[Problem]:
-        """One `Problem` for each kind of loss, in the order in which they were met."""
+        """Return one `Problem` for each kind of loss, in the order in which they were met."""
         return [Problem(self.file, what, amount) for what, amount in self._amounts.items()]
 
 
 def lines(data: Buffer) -> Iterator[bytes]:
-    """The lines of `data`, each with its end; only the last one may lack it."""
+    """Yield the lines of `data`, each with its end; only the last one may lack it."""
     return (match.group() for match in _LINE.finditer(data))
 
 
@@ -65,7 +65,7 @@ def spans_of_lines(data: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def decode(data: bytes) -> str:
-    """UTF-8, with replacement characters for what is none."""
+    """Decode UTF-8, with replacement characters for what is none."""
     return data.decode("utf-8", "replace")
 
 
@@ -75,7 +75,7 @@ def is_cut(data: Buffer) -> bool:
 
 
 def scaled(cell: str, factor: int = 1) -> int | None:
-    """The number in `cell` times `factor`, rounded half to even; None where it is none or not below `LIMIT`."""
+    """Return the number in `cell` times `factor`, rounded half to even, or None if it is none or not below `LIMIT`."""
     if len(cell) > _LONGEST_NUMBER or not _NUMBER.fullmatch(cell):
         return None
     value = Decimal(cell)
@@ -86,7 +86,7 @@ def scaled(cell: str, factor: int = 1) -> int | None:
 
 
 def numbers(cells: Iterable[str], losses: Losses, column: str, factor: int = 1) -> tuple[Integers, Mask]:
-    """The numbers in `cells` times `factor` as int64, and which of them are some; the others are `MISSING`.
+    """Return the numbers in `cells` times `factor` as int64, and which are some; the others are `MISSING`.
 
     Cells without a value ("N/A") and cells that hold no number are counted apart, by the name of their `column`.
     """

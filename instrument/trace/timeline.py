@@ -59,6 +59,10 @@ _PROCESSES = {
 }
 
 
+#: Process and thread.
+_Lane = tuple[int | str, int | str]
+
+
 class Timeline(NamedTuple):
     """What a timeline holds, in the terms of `Capture`; `phases` counts its events by `ph`."""
 
@@ -93,9 +97,9 @@ class _Reader:
         self._losses = losses
         self._phases: Counter[str] = Counter()
         self._names, self._task_types = Index[str](), Index([""])
-        self._lanes: dict[tuple[int | str, int | str], int] = {}
+        self._lanes = Index[_Lane]()
         self._processes: dict[int | str, str] = {}
-        self._threads: dict[tuple[int | str, int | str], str] = {}
+        self._threads: dict[_Lane, str] = {}
         self._steps: dict[tuple[int, int], tuple[int, ...]] = {}
         self._reduces: list[tuple[int, int, int, int, int]] = []
         self._pending: list[tuple[str, str, int, int, int, int]] = []
@@ -110,30 +114,26 @@ class _Reader:
         arguments = event.get("args")
         arguments = arguments if isinstance(arguments, dict) else {}
         if phase == "M":
-            self._take_name(event, arguments)
+            key, name = _lane(event), str(arguments.get("name", ""))
+            if event.get("name") == "process_name":
+                self._processes[key[0]] = name
+            elif event.get("name") == "thread_name":
+                self._threads[key] = name
         elif phase == "X":
             self._take_complete(event, arguments)
         elif phase in ("B", "E"):
             self._losses.add("events that only begin or end")
 
-    def _take_name(self, event: dict[str, Json], arguments: dict[str, Json]) -> None:
-        pid, tid = _id(event.get("pid")), _id(event.get("tid"))
-        if event.get("name") == "process_name":
-            self._processes[pid] = str(arguments.get("name", ""))
-        elif event.get("name") == "thread_name":
-            self._threads[pid, tid] = str(arguments.get("name", ""))
-
     def _take_complete(self, event: dict[str, Json], arguments: dict[str, Json]) -> None:
         if event.get("cat") in _STEP_CATEGORIES:
             self._take_step(event, arguments)
         elif event.get("cat") not in _DERIVED_CATEGORIES:
-            key = (_id(event.get("pid")), _id(event.get("tid")))
             task = arguments.get("Task Id", arguments.get("task id"))
             row = (
                 str(event.get("ts", "")),
                 str(event.get("dur", "")),
                 self._names(str(event.get("name", ""))),
-                self._lanes.setdefault(key, len(self._lanes)),
+                self._lanes(_lane(event)),
                 self._task_types(str(arguments.get("Task Type", ""))),
                 task if isinstance(task, int) and 0 <= task < LIMIT else MISSING,
             )
@@ -142,7 +142,7 @@ class _Reader:
                 self._convert()
 
     def _take_step(self, event: dict[str, Json], arguments: dict[str, Json]) -> None:
-        """The model is that of the thread's name. Several files may hold the same steps, so they count once."""
+        """Take a step, of the model in the thread's name, or a reduce. Steps that several files hold count once."""
         start, duration, fp, bp = (
             scaled(str(value).strip(), US)
             for value in (event.get("ts"), event.get("dur"), arguments.get("FP Start"), arguments.get("BP End"))
@@ -154,8 +154,7 @@ class _Reader:
             name = self._names(re.sub(r"^Reduce_\d+_", "Reduce ", str(event.get("name", ""))))
             self._reduces.append((number, MISSING, name, start, duration))
         else:
-            thread = self._threads.get((_id(event.get("pid")), _id(event.get("tid"))), "")
-            model = _MODEL.search(thread)
+            model = _MODEL.search(self._threads.get(_lane(event), ""))
             key = (int(model[1]) if model else MISSING, number)
             points = (MISSING if fp is None else fp, MISSING if bp is None else bp)
             self._steps.setdefault(key, (number, start, *points, start + duration, key[0]))
@@ -173,7 +172,7 @@ class _Reader:
     def result(self) -> Timeline:
         self._convert()
         events = by_start(np.concatenate(self._done))
-        kinds = np.array([self._kind(*key) for key in self._lanes], np.int64)
+        kinds = np.array([self._kind(*lane) for lane in self._lanes.names], np.int64)
         kind = kinds[events["lane"]] if len(kinds) else np.empty(0, np.int64)
         is_task = np.isin(kind, (_HARDWARE, _COLLECTIVE, _PLANE, _CPU))
         operators, executions, is_activity = self._executions(events[is_task], kind[is_task])
@@ -196,7 +195,7 @@ class _Reader:
         return _PLANE if kind == _COLLECTIVE and is_plane else kind
 
     def _executions(self, tasks: Rows, kind: Integers) -> tuple[list[Operator], Rows, Mask]:
-        """Operators, their executions, and which of those are activities below operators."""
+        """Return operators, their executions, and which of those are activities below operators."""
         keys = np.stack([tasks["name"].astype(np.int64), tasks["task_type"].astype(np.int64), kind], axis=1)
         distinct, rows = np.unique(keys, axis=0, return_inverse=True)
         names, types = self._names.names, self._task_types.names
@@ -211,7 +210,7 @@ class _Reader:
         return operators, result, np.array(is_below, np.bool_)[rows.reshape(-1)]
 
     def _threads_of(self, events: Rows) -> Integers:
-        threads = [tid if isinstance(tid, int) and abs(tid) < LIMIT else MISSING for _, tid in self._lanes]
+        threads = [tid if isinstance(tid, int) and abs(tid) < LIMIT else MISSING for _, tid in self._lanes.names]
         result: Integers = np.array([*threads, MISSING], np.int64)[events["lane"]]
         return result
 
@@ -234,9 +233,10 @@ class _Reader:
         return result[result["kind"] < len(_OVERLAP_NAMES)]
 
 
-def _id(value: Json) -> int | str:
-    """A process or thread, which may be anything."""
-    return value if isinstance(value, int) else str(value)
+def _lane(event: dict[str, Json]) -> _Lane:
+    """Return the process and the thread of an event, either of which may be anything."""
+    pid, tid = event.get("pid"), event.get("tid")
+    return pid if isinstance(pid, int) else str(pid), tid if isinstance(tid, int) else str(tid)
 
 
 def _side(task_type: str, kind: int) -> str:
@@ -246,7 +246,7 @@ def _side(task_type: str, kind: int) -> str:
 
 
 def _with_intervals(steps: Rows) -> Rows:
-    """`steps` by model and number, each once, and from the end of the one before it."""
+    """Return `steps` by model and number, each once, and from the end of the one before it."""
     steps = steps[np.lexsort((steps["start_ns"], steps["step"], steps["model"]))]
     is_new = np.ones(len(steps), np.bool_)
     is_new[1:] = (steps["model"][1:] != steps["model"][:-1]) | (steps["step"][1:] != steps["step"][:-1])
@@ -257,14 +257,14 @@ def _with_intervals(steps: Rows) -> Rows:
     return steps
 
 
-def merged_steps(found: Sequence[Timeline]) -> StepTrace:
+def merged_steps(timelines: Sequence[Timeline]) -> StepTrace:
     """Return the steps and reduces of several files: each may hold one iteration, or all of them."""
     names = Index[str]()
     reduces = [np.empty(0, REDUCE)]
-    for one in found:
-        rows = one.reduces.copy()
-        used = {place: names(one.names[place]) for place in np.unique(rows["name"]).tolist()}
+    for part in timelines:
+        rows = part.reduces.copy()
+        used = {place: names(part.names[place]) for place in np.unique(rows["name"]).tolist()}
         rows["name"] = [used[place] for place in rows["name"].tolist()]
         reduces.append(rows)
-    steps = _with_intervals(np.concatenate([np.empty(0, STEP), *(one.steps for one in found)]))
+    steps = _with_intervals(np.concatenate([np.empty(0, STEP), *(part.steps for part in timelines)]))
     return StepTrace(names.names, steps, np.unique(np.concatenate(reduces)))
