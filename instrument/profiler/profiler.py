@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from instrument import framework
+from instrument.checks import check_directory
 from instrument.profiler.control import ProfilerState, Request
 from instrument.profiler.options import (
     OPTIONS,
@@ -36,7 +37,6 @@ from instrument.profiler.options import (
     ExportType,
     ProfilerLevel,
     check_callable,
-    check_directory,
     check_output_directory,
     check_steps,
     from_arguments,
