@@ -82,7 +82,7 @@ class _StopAt(Callback):
     def on_train_end(self, run_context: RunContext) -> None:
         self._end("the training ended")
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         self._recorder.check_copied(self)
         return self.__dict__
 

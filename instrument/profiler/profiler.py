@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from instrument import framework
 from instrument.checks import check_directory
@@ -141,11 +141,11 @@ class Profiler:
         if options.start_profile:
             self.start()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         self.recorder.check_copied(self)
         return self.__dict__
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.recorder.adopt(self)
 

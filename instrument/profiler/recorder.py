@@ -29,7 +29,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from instrument import framework
 from instrument.errors import InstrumentError
@@ -97,7 +97,7 @@ class Recorder:
             with self._guarded(f"the data pipeline is not recorded: {REASON}"):
                 backends.record_pipelines(options)  # those that are built before the first window opens, too
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_owner": None}  # a copy belongs to another profiler
 
     def adopt(self, owner: Owner) -> None:
