@@ -71,9 +71,9 @@ class Profiler:
         print(profiler.analyse())
 
     A window opens with `start` (or at once, with `start_profile=True`) and closes with `stop`, `analyse`, the end of a
-    `with` block or of the program. With a `schedule`, `step` opens and closes windows. There may be many windows, one
-    after the other. One profiler of a process has one open at a time. For `model.train` see `StopAtStep` and
-    `StopAtEpoch`. What goes wrong with the device or the disk is logged once and stops no training.
+    `with` block or of the program. With a `schedule`, `step` opens and closes windows, until the profiler is dropped.
+    There may be many windows, one after the other. One profiler of a process has one open at a time. For `model.train`
+    see `StopAtStep` and `StopAtEpoch`. Errors of the device or the disk are logged once and stop no training.
 
     Args:
         output_path: the directory for the trace event file. It is made where it is missing.

@@ -337,10 +337,10 @@ class Recorder:
         """End what nobody can go on with: a schedule gets no more steps. A window without one may still be wanted."""
         if os.getpid() != self._pid:
             return
+        if self not in _begun:
+            self._register()
+            return
         with _lock:
-            if self not in _begun:
-                self._register()
-                return
             is_wanted = self.is_recording and not self.is_scheduled
             outcome = (
                 "its window stays open until the program ends or another profiler starts" if is_wanted
