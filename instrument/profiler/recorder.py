@@ -351,16 +351,14 @@ class Recorder:
             if not is_wanted:
                 self.ask(control.Request.EXIT, "the profiler was dropped")
 
-    @property
-    def can_end(self) -> bool:
-        """True if another profiler may close the open window: nobody reaches this one, or is expected to."""
-        return self._owner is not None and not self._is_busy and (self._is_dropped or _is_interactive())
-
-    def make_way(self) -> None:
-        """Close the open window for another profiler, and keep it."""
+    def give_way(self) -> bool:
+        """Close the open window for another profiler, and keep it, if nobody reaches this one or is expected to."""
+        if self._owner is None or self._is_busy or not (self._is_dropped or _is_interactive()):
+            return False
         self._say(logging.WARNING, f"the profiler that records into {self.output_path} was not stopped; its window is "
                   "closed and kept, since another profiler starts.")  # fmt: skip
         self.ask(control.Request.EXIT, "another profiler started")
+        return True
 
 
 def _is_interactive() -> bool:
@@ -370,10 +368,10 @@ def _is_interactive() -> bool:
 
 def _end_lost() -> str:
     """End the recorder that has a window open if it is lost. Return the directory of one that is not, else nothing."""
-    if _recording is not None and not _recording.can_end:
+    if _recording is not None and not _recording.give_way():
         gc.collect()  # it may be held by nothing but a cycle, as after an exception
-    if _recording is not None and _recording.can_end:
-        _recording.make_way()
+        if _recording is not None:  # its end may have come with it
+            _recording.give_way()
     return _recording.output_path if _recording is not None else ""
 
 
