@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "wording": set(),
     "forks": set(),
     "paths": set(),
+    "checks": {"paths"},
     "descriptors": set(),
     "processes": {"descriptors"},
     "events": {"numpy"},
@@ -52,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "marked": set(),
     "marks": {"marked"},
     "collect": {
+        "checks",
         "wording",
         "write",
         "ringfile",
@@ -68,6 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     # `Profiler.analyse` explains what was recorded; what it imports for that stands in functions.
     "profiler": {
+        "checks",
         "analyse",
         "wording",
         "write",
@@ -84,6 +87,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     # It takes the options that the collector was given, checked by the same code; dill comes with MindSpore.
     "landscape": {
+        "checks",
         "atomic_write",
         "wording",
         "collect",

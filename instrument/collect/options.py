@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from instrument import framework, paths
+from instrument import framework
+from instrument.checks import check_bool, check_directory, check_int
 from instrument.codec.dialects import LAYOUTS, MINDSPORE
 from instrument.collect import lineage
 from instrument.collect.system_metrics import check_interval
@@ -35,33 +34,6 @@ _SWITCHES = (
 _LANDSCAPE_KEYS = ("landscape_size", "unit", "num_samples", "create_landscape", "intervals")
 _CREATE = {"train": True, "result": True}
 _SPECIFIED_KEYS = (*_SWITCHES, "collect_patch", "histogram_regular", "collect_landscape")
-
-
-def check_int(name: str, value: object, least: int) -> int:
-    """Return an integer; raise `TypeError` for another type (bool is none), `ValueError` for one too small."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected an int of at least {least}.")
-    if value < least:
-        raise ValueError(f"{name} is {value}; expected an int of at least {least}.")
-    return int(value)
-
-
-def check_bool(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
-    return value
-
-
-def check_directory(name: str, value: object) -> str:
-    """Return the absolute path of a directory option; raise `TypeError` or `ValueError` for what is no path."""
-    if not isinstance(value, (str, os.PathLike)):
-        raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
-    path = os.fspath(value)
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise ValueError(f"{name} is {path!r}; expected the path of a directory.")
-    if paths.is_url(path):
-        raise ValueError(f"{name} is the URL {path!r}; expected the path of a directory: {paths.url_hint(path)}.")
-    return os.path.abspath(os.path.expanduser(path))
 
 
 #: While records are captured (`instrument.testing`): each opens a sink in memory in place of files, the last one first.

@@ -33,7 +33,8 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from instrument import framework
-from instrument.collect.options import LandscapeOptions, check_directory
+from instrument.checks import check_bool, check_directory, check_int
+from instrument.collect.options import LandscapeOptions
 from instrument.landscape import model_parts, request, runner, weights
 from instrument.landscape.compute import Options, Report
 from instrument.landscape.dispatch import check_executor, pickled
@@ -69,12 +70,7 @@ class SummaryLandscape:
     """
 
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
-        if not isinstance(summary_dir, (str, os.PathLike)):
-            raise TypeError(f"summary_dir is a {type(summary_dir).__name__}; expected the path of a run's directory.")
-        path = os.fsdecode(summary_dir)
-        if not path or "\0" in path:
-            raise ValueError(f"summary_dir is {path!r}; expected the path of a run's directory.")
-        self._directory = check_directory("summary_dir", path)
+        self._directory = check_directory("summary_dir", summary_dir)
 
     def clean_ckpt(self) -> None:
         """Remove the checkpoints of the run; landscapes stay."""
@@ -235,17 +231,10 @@ class SummaryLandscape:
     # ------------------------------------------------------------------ checks
 
     def _output(self, output: object) -> str:
-        if output is None:
-            return self._directory
-        if not isinstance(output, (str, os.PathLike)):
-            raise TypeError(f"output is a {type(output).__name__}; expected the path of a directory, or None.")
-        return check_directory("output", output)
+        return self._directory if output is None else check_directory("output", output)
 
     def _source(self, checkpoints: object, unit: object, num_samples: object) -> Source:
-        if num_samples is not None and (isinstance(num_samples, bool) or not isinstance(num_samples, int)):
-            raise TypeError(f"num_samples is {num_samples!r}; expected an int of at least 1.")
-        if num_samples is not None and num_samples < 1:
-            raise ValueError(f"num_samples is {num_samples}; expected an int of at least 1.")
+        num_samples = None if num_samples is None else check_int("num_samples", num_samples, 1)
         if unit is not None and unit not in weights.UNITS:
             raise ValueError(f"unit is {unit!r}; expected one of {list(weights.UNITS)}, or None.")
         if unit is not None and checkpoints is None:
@@ -260,12 +249,10 @@ class SummaryLandscape:
         progress: Report | None,
     ) -> Iterator[Options]:  # fmt: skip
         check_executor(executor)
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
-            raise ValueError(f"workers is {workers!r}; expected an int of at least 0.")
+        workers = check_int("workers", workers, 0)
         if workers and executor is not None:
             raise ValueError("Give either executor or workers, not both.")
-        if not isinstance(unfold, bool):
-            raise TypeError(f"unfold is {unfold!r}; expected True or False.")
+        check_bool("unfold", unfold)
         if progress is not None and not callable(progress):
             raise TypeError(
                 f"progress is a {type(progress).__name__}; expected a function of three arguments, or None."

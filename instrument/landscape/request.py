@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.checks import check_int
 from instrument.landscape import directions
 from instrument.landscape.directions import Floats, Layout, Weights
 from instrument.landscape.plane import Extent, Grid, Plane, around, make_grid
@@ -82,10 +83,8 @@ def checked(axes: object, normalize: object, size: object, extent: object, seed:
         raise ValueError(f"normalize is {normalize!r}; the axes 'mindspore' are normalised by 'layer', by definition.")
     if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or not 3 <= size <= 256:
         raise ValueError(f"size is {size!r}; expected an int from 3 to 256.")
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
-        raise ValueError(f"seed is {seed!r}; expected an int of at least 0.")
     usual = _USUAL.get(axes) if normalize == AUTO else normalize
-    return Request(axes, usual, int(size), check_extent(extent), int(seed), _chosen(parameters), given)
+    return Request(axes, usual, int(size), check_extent(extent), check_int("seed", seed, 0), _chosen(parameters), given)
 
 
 def check_extent(given: object) -> Extent | str:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from mindspore.train.callback import Callback
 
 from instrument import marks
+from instrument.checks import check_int
 from instrument.profiler.control import Request
 from instrument.profiler.profiler import Profiler, describe
-from instrument.profiler.schedule import check_count
 from instrument.profiler.window import WindowRange
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class _StopAt(Callback):
     def on_train_end(self, run_context: RunContext) -> None:
         self._end("the training ended")
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         self._recorder.check_copied(self)
         return self.__dict__
 
@@ -226,8 +226,8 @@ class StopAtEpoch(_StopAt):
 
 
 def _check_range(unit: str, start: object, stop: object) -> tuple[int, int]:
-    first = check_count(f"start_{unit}", start, 1)
-    last = check_count(f"stop_{unit}", stop, 1)
+    first = check_int(f"start_{unit}", start, 1)
+    last = check_int(f"stop_{unit}", stop, 1)
     if first > last:
         raise ValueError(f"start_{unit} is {first} and stop_{unit} is {last}; expected start <= stop.")
     return first, last

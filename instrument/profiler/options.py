@@ -16,8 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from instrument import paths
-from instrument.profiler.schedule import check_count
+from instrument.checks import check_bool, check_directory, check_int
 from instrument.wording import closest
 
 log = logging.getLogger("instrument")
@@ -111,7 +110,7 @@ class Options:
     @classmethod
     def check(cls, given: Mapping[str, object]) -> Options:
         """Check each option. Raise `TypeError` or `ValueError` for the first that is wrong."""
-        return cls(**{name: _CHECKS.get(name, _check_bool)(name, value) for name, value in given.items()})
+        return cls(**{name: _CHECKS.get(name, check_bool)(name, value) for name, value in given.items()})
 
     @property
     def changed(self) -> set[str]:
@@ -172,12 +171,6 @@ def _say_once(text: str) -> None:
 # ---------------------------------------------------------------- checks
 
 
-def _check_bool(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}; expected True or False.")
-    return value
-
-
 def _member(kind: type[Member], name: str, value: object) -> Member:
     """Return a member of `kind`, given as such, as MindSpore's member of that name, or by its value."""
     try:
@@ -222,13 +215,13 @@ def _with_default(default: object, check: Check) -> Check:
 
 #: The options that are not just True or False.
 _CHECKS: dict[str, Check] = {
-    "data_process": _optional(_check_bool),
+    "data_process": _optional(check_bool),
     "activities": _with_default(_BOTH, partial(_members, ProfilerActivity)),
     "profiler_level": _with_default(ProfilerLevel.Level0, partial(_member, ProfilerLevel)),
     "aic_metrics": _check_aic_metrics,
     "export_type": _with_default(ExportType.Text, partial(_members, ExportType)),
     "host_sys": _check_texts,
-    "max_steps": _optional(lambda name, value: check_count(name, value, 1)),
+    "max_steps": _optional(lambda name, value: check_int(name, value, 1)),
     "mstx_domain_include": _check_texts,
     "mstx_domain_exclude": _check_texts,
 }
@@ -253,23 +246,11 @@ def check_output_directory(name: str, value: object) -> str:
     return path
 
 
-def check_directory(name: str, value: object) -> str:
-    """Return the absolute path of a directory option. Raise `TypeError` or `ValueError` for what is no path."""
-    if not isinstance(value, (str, os.PathLike)):
-        raise TypeError(f"{name} is a {type(value).__name__}; expected the path of a directory.")
-    path = os.fspath(value)
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise ValueError(f"{name} is {path!r}; expected the path of a directory.")
-    if paths.is_url(path):
-        raise ValueError(f"{name} is the URL {path!r}; expected the path of a directory: {paths.url_hint(path)}.")
-    return os.path.abspath(os.path.expanduser(path))
-
-
 def check_steps(value: object) -> list[int]:
     """Return the numbers of steps. Raise `TypeError` for what is no list of such, `ValueError` for a negative one."""
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         raise TypeError(f"step_list is {value!r}; expected a list of numbers of steps.")
-    return [check_count("step_list", number) for number in value]
+    return [check_int("step_list", number, 0) for number in value]
 
 
 def check_callable(name: str, value: Function | None) -> Function | None:

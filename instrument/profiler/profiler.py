@@ -26,9 +26,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from instrument import framework
+from instrument.checks import check_directory
 from instrument.profiler.control import ProfilerState, Request
 from instrument.profiler.options import (
     OPTIONS,
@@ -36,7 +37,6 @@ from instrument.profiler.options import (
     ExportType,
     ProfilerLevel,
     check_callable,
-    check_directory,
     check_output_directory,
     check_steps,
     from_arguments,
@@ -71,9 +71,9 @@ class Profiler:
         print(profiler.analyse())
 
     A window opens with `start` (or at once, with `start_profile=True`) and closes with `stop`, `analyse`, the end of a
-    `with` block or of the program. With a `schedule`, `step` opens and closes windows. There may be many windows, one
-    after the other. One profiler of a process has one open at a time. For `model.train` see `StopAtStep` and
-    `StopAtEpoch`. What goes wrong with the device or the disk is logged once and stops no training.
+    `with` block or of the program. With a `schedule`, `step` opens and closes windows, until the profiler is dropped.
+    There may be many windows, one after the other. One profiler of a process has one open at a time. For `model.train`
+    see `StopAtStep` and `StopAtEpoch`. Errors of the device or the disk are logged once and stop no training.
 
     Args:
         output_path: the directory for the trace event file. It is made where it is missing.
@@ -141,11 +141,11 @@ class Profiler:
         if options.start_profile:
             self.start()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         self.recorder.check_copied(self)
         return self.__dict__
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.recorder.adopt(self)
 

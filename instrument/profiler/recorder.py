@@ -29,7 +29,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from instrument import framework
 from instrument.errors import InstrumentError
@@ -97,7 +97,7 @@ class Recorder:
             with self._guarded(f"the data pipeline is not recorded: {REASON}"):
                 backends.record_pipelines(options)  # those that are built before the first window opens, too
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_owner": None}  # a copy belongs to another profiler
 
     def adopt(self, owner: Owner) -> None:
@@ -337,10 +337,10 @@ class Recorder:
         """End what nobody can go on with: a schedule gets no more steps. A window without one may still be wanted."""
         if os.getpid() != self._pid:
             return
+        if self not in _begun:
+            self._register()
+            return
         with _lock:
-            if self not in _begun:
-                self._register()
-                return
             is_wanted = self.is_recording and not self.is_scheduled
             outcome = (
                 "its window stays open until the program ends or another profiler starts" if is_wanted
@@ -351,16 +351,14 @@ class Recorder:
             if not is_wanted:
                 self.ask(control.Request.EXIT, "the profiler was dropped")
 
-    @property
-    def can_end(self) -> bool:
-        """True if another profiler may close the open window: nobody reaches this one, or is expected to."""
-        return self._owner is not None and not self._is_busy and (self._is_dropped or _is_interactive())
-
-    def make_way(self) -> None:
-        """Close the open window for another profiler, and keep it."""
+    def give_way(self) -> bool:
+        """Close the open window for another profiler, and keep it, if nobody reaches this one or is expected to."""
+        if self._owner is None or self._is_busy or not (self._is_dropped or _is_interactive()):
+            return False
         self._say(logging.WARNING, f"the profiler that records into {self.output_path} was not stopped; its window is "
                   "closed and kept, since another profiler starts.")  # fmt: skip
         self.ask(control.Request.EXIT, "another profiler started")
+        return True
 
 
 def _is_interactive() -> bool:
@@ -370,10 +368,10 @@ def _is_interactive() -> bool:
 
 def _end_lost() -> str:
     """End the recorder that has a window open if it is lost. Return the directory of one that is not, else nothing."""
-    if _recording is not None and not _recording.can_end:
+    if _recording is not None and not _recording.give_way():
         gc.collect()  # it may be held by nothing but a cycle, as after an exception
-    if _recording is not None and _recording.can_end:
-        _recording.make_way()
+        if _recording is not None:  # its end may have come with it
+            _recording.give_way()
     return _recording.output_path if _recording is not None else ""
 
 

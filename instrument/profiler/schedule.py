@@ -7,10 +7,10 @@ without end. Steps are counted from 0, as `Profiler.step` counts them: the first
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from enum import Enum
-from typing import SupportsIndex
+
+from instrument.checks import check_int
 
 
 class ProfilerAction(Enum):
@@ -76,21 +76,7 @@ def schedule(*, wait: int = 0, warmup: int = 0, active: int, repeat: int = 0, sk
         TypeError, ValueError: a number is none, or too small.
     """
     given = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
-    return Schedule(**{name: check_count(name, value, name == "active") for name, value in given.items()})
-
-
-def check_count(name: str, value: object, least: int = 0) -> int:
-    """Return a Python or NumPy integer. Raise `TypeError` for another type or a bool, `ValueError` if too small."""
-    try:
-        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        given = f"{name} is {value!r} of type {type(value).__name__}"
-        raise TypeError(f"{given}; expected an int of at least {int(least)}.") from None
-    if number < least:
-        raise ValueError(f"{name} is {number}; expected an int of at least {int(least)}.")
-    return number
+    return Schedule(**{name: check_int(name, value, int(name == "active")) for name, value in given.items()})
 
 
 def action_of(given: object) -> ProfilerAction:
