@@ -153,11 +153,9 @@ def _is_longer(path: str, size_bytes: int) -> bool:
 
 def _is_at(path: str, fd: int) -> bool:
     try:
-        there = os.stat(path, follow_symlinks=False)
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(fd))
     except FileNotFoundError:
         return False
-    here = os.fstat(fd)
-    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
 
 def _is_surely_dead(fd: int) -> bool:

@@ -13,6 +13,7 @@ import logging
 import mmap
 import os
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from instrument.descriptors import above_streams
@@ -274,27 +275,22 @@ def _reserve(size_bytes: int) -> mmap.mmap:
     return mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-def _map_over(address: int, size_bytes: int, fd: int, offset: int) -> None:
+def _map_over(address: int, size_bytes: int, fd: int, offset: int, flags: int = mmap.MAP_SHARED) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (
         ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
     )  # fmt: skip
     protection = mmap.PROT_READ | mmap.PROT_WRITE
-    if libc.mmap(address, size_bytes, protection, mmap.MAP_SHARED | _MAP_FIXED, fd, offset) != address:
+    if libc.mmap(address, size_bytes, protection, flags | _MAP_FIXED, fd, offset) != address:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
 
 def detach(memory: memoryview) -> None:
     """Put zeros in the place of a mapped file: a mapping holds the file open, and with it the lock."""
-    libc = ctypes.CDLL(None)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (
-        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
-    )  # fmt: skip
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
-    libc.mmap(_address(memory), memory.nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    with suppress(OSError):  # it stays mapped until the end of the process
+        _map_over(_address(memory), memory.nbytes, -1, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def populate(memory: memoryview) -> None:

@@ -125,9 +125,9 @@ class Producer:
     def _backlog_bytes(self, index: int) -> int:
         return self._rings[index].unread_bytes
 
-    def _warm_up(self, length: int) -> None:
-        """Have all of the rings' memory mapped, from the first large event on."""
-        if length > _LARGE_BYTES and not self._is_warm:
+    def _warm_up(self) -> None:
+        """Have all of the rings' memory mapped, once."""
+        if not self._is_warm:
             self._is_warm = True
             self.supervisor.populate()
 
@@ -136,8 +136,8 @@ class Producer:
     def stage(self, array: NDArray[Any]) -> StagedArray | None:
         """Return a copy where the next record will have it, valid until that is published; None if there is no room."""
         if not self.staged:
-            if not self._is_warm:
-                self._warm_up(array.nbytes)
+            if array.nbytes > _LARGE_BYTES:
+                self._warm_up()
             self._rings[self._preferred].staged_bytes = 0  # an interrupt may have left half of something
             self._choose()
             if self._in_flight is not None:  # what comes next moves a head
@@ -189,8 +189,8 @@ class Producer:
         if self._in_flight is not None:
             self._count_published()
         pieces, length, head_offset = packed
-        if length > _LARGE_BYTES and not self._is_warm:
-            self._warm_up(length)
+        if length > _LARGE_BYTES:
+            self._warm_up()
         index, sequence = self._preferred, self.last_sequence + 1
         ring = self._rings[index]
         self._in_flight = sent = (ring, ring.head, sequence)  # in case that something comes between the next two lines

@@ -167,7 +167,7 @@ def test_killed_with_a_backlog(directory: Path, count: int) -> None:
     told = [int(line) for line in out.split()[:-1]]
     assert told == list(range(50))
     wait_until(lambda: os.path.getsize(only_file(directory)) > 50 * 4_000_000)
-    wait_for_workers_to_end(directory, seconds=5)
+    wait_for_workers_to_end(directory)
     assert numbers(only_file(directory)) == [(step, float(step)) for step in told]
 
 
@@ -210,7 +210,7 @@ os.pwritev = pwritev
 sink.write(tensor(2, 40_000))
 """
     run(body, directory, 1, -signal.SIGKILL)
-    wait_for_workers_to_end(directory, seconds=5)
+    wait_for_workers_to_end(directory)
     assert [path.name for path in directory.iterdir() if ".out." not in path.name] == []
     found = [frame.step for path in directory.iterdir() for frame in large_files.frames(path) if not frame.is_version]
     assert found == [1] * (2 if dialect == "both" else 1)
@@ -245,7 +245,7 @@ def test_a_zombie_is_gone(directory: Path) -> None:
     assert workers(directory) != []
     process.kill()
     wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
-    wait_for_workers_to_end(directory, seconds=5)
+    wait_for_workers_to_end(directory)
     assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
     finish(process, -signal.SIGKILL)
     assert steps(only_file(directory)) == list(range(300))

@@ -60,7 +60,7 @@ os._exit(0)
     assert process.stdout is not None
     child = psutil.Process(int(process.stdout.readline()))
     process.wait(60)
-    wait_for_workers_to_end(tmp_path, seconds=5)
+    wait_for_workers_to_end(tmp_path)
     assert child.is_running()
     assert steps(only_file(tmp_path / "run")) == list(range(50))
     process.stdin.write("x")

@@ -155,7 +155,7 @@ def test_a_kernel_is_restarted_while_it_records(kernel: Kernel, front: str, how:
     kernel.open(front, first_step=0)
     kernel.begin_recording()
     RESTARTS[how](kernel)
-    wait_for_workers_to_end(kernel.directory, seconds=5)
+    wait_for_workers_to_end(kernel.directory)
     told = kernel.told()
     (old,) = files(kernel.directory)
     assert agree(steps(old), told)

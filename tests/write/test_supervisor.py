@@ -253,10 +253,9 @@ def test_a_successor_that_cannot_be_started_yet(sink_at: OpenSink, popen: NoProc
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorter times in the supervisor, so that the end of its patience can be seen."""
+    """Shorter times in the supervisor, so that the end of its patience can be seen; a worker has all its time."""
     monkeypatch.setattr(supervisor, "_PATIENCE_SECONDS", 0.3)
     monkeypatch.setattr(supervisor, "_RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(supervisor, "_READY_SECONDS", 0.5)
 
 
 def program(folder: Path, name: str, code: str) -> str:
@@ -287,6 +286,7 @@ def test_programs_that_are_no_interpreter(
     """The training process writes what waits, and goes on writing; one warning, nothing lost, few starts."""
     code, most_starts = PROGRAMS[kind]
     path = program(tmp_path, "python", code)
+    monkeypatch.setattr(supervisor, "_READY_SECONDS", 0.5)
     monkeypatch.setattr(processes, "interpreters", lambda: [path])
     sink = sink_at(count, ring_bytes=count * SMALL_RING, directory=tmp_path / "run")
     assert all(sink.write(tensor(step, 100)) for step in range(300))
@@ -311,6 +311,7 @@ def test_the_next_interpreter(
 ) -> None:
     """Where the first is none, the second is started, and nobody needs to be told."""
     path, real = program(tmp_path, "python", "exec sleep 60"), processes.interpreters()
+    monkeypatch.setattr(supervisor, "_READY_SECONDS", 0.5)
     monkeypatch.setattr(processes, "interpreters", lambda: [path, *real])
     sink = sink_at(1, directory=tmp_path / "run")
     assert sink.write(scalar(0))
