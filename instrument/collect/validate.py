@@ -10,8 +10,8 @@ import numpy as np
 
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
-from instrument.codec import schema
 from instrument.codec import text as text_codec
+from instrument.codec.schema import MINDSPORE
 from instrument.collect import convert, lineage, sources
 from instrument.errors import CorruptMessage
 from instrument.values import LINEAGE_KINDS, MessageItem
@@ -129,8 +129,8 @@ def _message_bytes(value: object, message_name: str, name: str) -> bytes:
     else:
         raise TypeError(f"The value of {name!r} is a {given}; expected a {message_name} message or its bytes.")
     try:
-        schema.message_class(message_name).FromString(data)
-    except Exception as error:  # DecodeError's class depends on protobuf's implementation
+        MINDSPORE.type(message_name, raw=("TensorProto",)).decode(data)
+    except CorruptMessage as error:
         raise ValueError(f"The value of {name!r} is no {message_name} message: {error}") from error
     return data
 

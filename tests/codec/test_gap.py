@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instrument.codec import event, lifecycle, schema, wire
+from instrument.codec import event, lifecycle, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Event, Gap, MessageItem, Record, Scalar
+from tests.oracle import protobuf
 
 STEP, TIME = 7, 1_700_000_000.5
 GAP = Gap(3, 5, 300, "No space left on device")
@@ -59,11 +60,11 @@ def test_it_stands_before_the_values_of_its_event() -> None:
 def test_mindspores_classes_skip_it() -> None:
     """To the message classes it is an event of a step and a time that holds nothing, and they keep its bytes."""
     (payload,) = payloads(GAP)
-    message = schema.message_class("Event").FromString(payload)
+    message = protobuf.message_class("Event").FromString(payload)
     assert (message.step, message.wall_time, message.WhichOneof("what")) == (STEP, TIME, None)
     assert message.SerializeToString(deterministic=True) == payload
     message.DiscardUnknownFields()
-    assert message == schema.message_class("Event")(wall_time=TIME, step=STEP)
+    assert message == protobuf.message_class("Event")(wall_time=TIME, step=STEP)
 
 
 def test_fields_that_we_do_not_know_are_passed_over() -> None:

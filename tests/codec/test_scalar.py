@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.codec import event, scalar, schema
+from instrument.codec import event, scalar
 from instrument.values import Event, Scalar, ScalarItem
+from tests.oracle import protobuf
 
 BORDER = 3.4028235677973366e38  # halfway between the largest float32 and the next power of two
 EDGES = [
@@ -97,11 +98,11 @@ def test_the_exact_double_stands_beside_only_where_it_differs(value: float, text
 @pytest.mark.parametrize("value", [1.5, 0.1])
 def test_a_tag_of_any_length(tag: str, value: float) -> None:
     """It is what the message classes write, wherever a length takes another byte; the same the second time."""
-    message = schema.message_class("Summary")()
+    message = protobuf.message_class("Summary")()
     message.value.add(tag=tag, scalar_value=value)
     for _ in range(2):
         data = scalar.encode_field(tag, value)
-        found = schema.message_class("Summary").FromString(data)
+        found = protobuf.message_class("Summary").FromString(data)
         assert found.SerializeToString(deterministic=True) == data
         found.DiscardUnknownFields()
         assert found == message

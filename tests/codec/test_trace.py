@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from instrument.codec import event, schema, trace, wire
+from instrument.codec import event, trace, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Event, MessageItem, Trace
+from tests.oracle import protobuf
 
 PIECE = Trace(2, "cpu", 1, "data/a", 4, 7, b"\x01\x02\x03")
 
@@ -84,7 +85,7 @@ def test_an_event_of_its_own_for_each_piece() -> None:
         (0, 1.5, "trace", "b"),
     ]
     assert records[0].value == PIECE
-    message = schema.message_class("Event")()
+    message = protobuf.message_class("Event")()
     message.ParseFromString(found[0])
     assert (message.wall_time, message.step, message.WhichOneof("what")) == (1.5, 0, None)
     assert {number for number, *_ in wire.fields(memoryview(found[0]))} == {1, 2, 100}
