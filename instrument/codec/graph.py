@@ -16,7 +16,7 @@ from instrument.codec import tensorboard as tb
 from instrument.codec import wire
 from instrument.codec.message import Element, Message, Value
 from instrument.codec.schema import MINDSPORE, TENSORBOARD
-from instrument.codec.tensor_fields import DTYPE_NUMBERS
+from instrument.codec.tensor import DTYPE_NUMBERS
 from instrument.errors import CorruptMessage
 from instrument.values import Graph
 

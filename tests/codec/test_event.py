@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from instrument.codec import event, graph, histogram, image, scalar, tensor, wire
+from instrument.codec import event, graph, histogram, image, outline, scalar, tensor, wire
 from instrument.errors import CorruptMessage
 from instrument.values import (
     AnyItem,
@@ -25,7 +25,7 @@ from instrument.values import (
     ScalarItem,
     Tensor,
 )
-from tests.oracle import protobuf
+from tests import protobuf
 
 STEP, TIME = 7, 1_700_000_000.123456
 
@@ -35,7 +35,7 @@ def payloads(*items: AnyItem, step: int = STEP) -> list[bytes]:
 
 
 def records(payload: bytes) -> list[Record]:
-    return list(event.decode(memoryview(payload)))
+    return list(outline.records(memoryview(payload)))
 
 
 def scalar_item(tag: str, value: float) -> ScalarItem:
@@ -265,20 +265,10 @@ def test_a_damaged_value_hides_none_before_it() -> None:
     good = scalar.encode_field("good", 1.0)
     bad = wire.delimited(1, wire.delimited(1, b"bad") + wire.delimited(8, b"\x09"))
     payload = wire.double(1, TIME) + wire.integer(2, STEP) + wire.delimited(5, good + bad + good)
-    decoding = event.decode(memoryview(payload))
+    decoding = outline.records(memoryview(payload))
     assert next(decoding) == Record(STEP, TIME, "scalar", "good", Scalar(1.0))
     with pytest.raises(CorruptMessage):
         next(decoding)
-
-
-def test_scanning_decodes_no_value() -> None:
-    """A scan gives tags and kinds of values whose content is damaged; asking for the content tells."""
-    bad = wire.delimited(1, wire.delimited(1, b"bad") + wire.delimited(8, b"\x09"))
-    payload = wire.double(1, TIME) + wire.delimited(5, bad)
-    ((step, wall_time, kind, tag, decode_value),) = event.scan(memoryview(payload))
-    assert (step, wall_time, kind, tag) == (0, TIME, "tensor", "bad")
-    with pytest.raises(CorruptMessage):
-        decode_value()
 
 
 def test_what_we_do_not_know_is_passed_over() -> None:

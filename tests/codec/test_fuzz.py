@@ -40,7 +40,7 @@ from instrument.values import (
     Tensor,
     Trace,
 )
-from tests.oracle import protobuf
+from tests import protobuf
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tensorboard"
 _CHANGES = 1500
@@ -162,7 +162,7 @@ def _pictures() -> list[bytes]:
 
 
 DECODERS: dict[str, tuple[Callable[[memoryview], Any], Callable[[], list[bytes]]]] = {
-    "event": (lambda data: list(event.decode(data)), events),
+    "event": (lambda data: list(outline.records(data)), events),
     "outline": (of_outline, events),
     "tensor": (tensor.decode, arrays),
     "histogram": (histogram.decode, lambda: [joined(histogram.encode(histogram.from_array(np.arange(40.0))))]),

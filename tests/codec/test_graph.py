@@ -11,7 +11,7 @@ from instrument.codec import graph, wire
 from instrument.codec.graph import Node
 from instrument.errors import CorruptMessage
 from instrument.values import Graph
-from tests.oracle import protobuf
+from tests import protobuf
 
 
 def graph_message() -> Any:

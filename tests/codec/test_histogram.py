@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from instrument.codec import histogram, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Histogram
-from tests.oracle import protobuf
+from tests import protobuf
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 MAX = sys.float_info.max

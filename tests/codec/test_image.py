@@ -15,7 +15,7 @@ from PIL import Image as pillow
 from instrument.codec import image, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Image
-from tests.oracle import protobuf
+from tests import protobuf
 
 MAX = float(np.finfo(np.float64).max)
 

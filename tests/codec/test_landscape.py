@@ -10,7 +10,7 @@ import pytest
 from instrument.codec import landscape
 from instrument.errors import CorruptMessage
 from instrument.values import Landscape, LossSurface
-from tests.oracle import protobuf
+from tests import protobuf
 
 
 def test_the_message_is_the_content() -> None:

@@ -12,7 +12,7 @@ import pytest
 from instrument.codec import lineage, wire
 from instrument.errors import CorruptMessage
 from instrument.values import LINEAGE_KINDS, Lineage
-from tests.oracle import protobuf
+from tests import protobuf
 
 
 def message_of(kind: str) -> Any:

@@ -13,7 +13,7 @@ from instrument.codec import schema, wire
 from instrument.codec.message import Message, Value, parse_table
 from instrument.codec.schema import MINDSPORE, TENSORBOARD
 from instrument.errors import CorruptMessage
-from tests.oracle import protobuf
+from tests import protobuf
 
 MESSAGES = sorted(parse_table(schema.MINDSPORE_TABLE))
 _INTEGERS = {"int32": 2**31, "int64": 2**63}

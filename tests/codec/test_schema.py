@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from instrument.codec import schema
-from tests.oracle import protobuf
+from tests import protobuf
 
 MESSAGES = [line.split()[1] for line in schema.MINDSPORE_TABLE.splitlines() if line.startswith("message")]
 
@@ -36,8 +36,8 @@ OURS = (
     + """
 import json
 from instrument.codec import schema
-from tests.oracle import protobuf
-from tests.oracle import protobuf
+from tests import protobuf
+from tests import protobuf
 names = [line.split()[1] for line in schema.MINDSPORE_TABLE.splitlines() if line.startswith("message")]
 print(json.dumps({name: describe(protobuf.message_class(name).DESCRIPTOR) for name in names}))
 """
@@ -85,7 +85,7 @@ def test_it_lives_beside_mindspores_own(run_python: Callable[..., str]) -> None:
     code = """
 import mindspore
 from mindspore.train import summary_pb2
-from tests.oracle import protobuf
+from tests import protobuf
 theirs = summary_pb2.Event(wall_time=1.5, step=3)
 theirs.summary.value.add(tag="loss", scalar_value=0.5)
 ours = protobuf.message_class("Event").FromString(theirs.SerializeToString())
@@ -101,7 +101,7 @@ def test_each_implementation_of_protobuf(run_python: Callable[..., str], impleme
     code = """
 from google.protobuf.internal import api_implementation
 from instrument.codec.lineage import custom_message
-from tests.oracle import protobuf
+from tests import protobuf
 event = protobuf.message_class("Event")(wall_time=1.5, step=0)
 value = event.summary.value.add(tag="t")
 value.tensor.dims.extend([2, 1])

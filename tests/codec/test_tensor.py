@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from instrument.codec import tensor, wire
 from instrument.errors import CorruptMessage
 from instrument.values import BFLOAT16, Tensor
-from tests.oracle import protobuf
+from tests import protobuf
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]

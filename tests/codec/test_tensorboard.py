@@ -12,10 +12,11 @@ import pytest
 
 from instrument.codec import event as mindspore
 from instrument.codec import graph, lineage, tensorboard_event, tensorboard_values, wire
+from instrument.codec import outline as outline_codec
 from instrument.codec import tensorboard as tb
 from instrument.codec.tensorboard_outline import Plugins, outline
 from instrument.values import ArrayItem, Event, Histogram, Image, Item, Lineage, MessageItem, Tensor, Text, ValueItem
-from tests.oracle import protobuf
+from tests import protobuf
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tensorboard" / "dialect.json").read_text(encoding="utf-8"))
 
@@ -231,5 +232,5 @@ def test_a_graph_has_its_nodes_and_their_inputs() -> None:
 def test_texts_in_our_own_files() -> None:
     """An imported text comes back from a file of MindSpore's dialect."""
     (payload,) = mindspore.encode(Event(1, 1.0, [ValueItem("text", "note", texts("a\nb", "é"))]))
-    (record,) = mindspore.decode(memoryview(b"".join(payload)))
+    (record,) = outline_codec.records(memoryview(b"".join(payload)))
     assert (record.kind, record.tag, record.value.array.tolist()) == ("text", "note", ["a\nb", "é"])  # type: ignore[union-attr]

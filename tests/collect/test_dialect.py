@@ -12,9 +12,9 @@ from instrument import Run, SummaryCollector, SummaryRecord, read
 from instrument.codec import tensorboard as tb
 from instrument.codec import wire
 from instrument.eventfile.reader import EventFileReader
+from tests import protobuf
 from tests.collect.build import BOTH
 from tests.collect.fake import Loop
-from tests.oracle import protobuf
 
 #: Statuses of TensorBoard's page of hyper-parameters.
 SUCCESS, FAILURE = 1, 2

@@ -12,7 +12,8 @@ from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame
 from instrument.ringfile import commit
 from instrument.values import Event, Gap, MessageItem
-from tests.oracle import protobuf, tensorboard_files
+from tests import protobuf
+from tests.oracle import tensorboard_files
 from tests.oracle.tensorboard_files import File
 
 DTYPES = (

@@ -19,7 +19,7 @@ from instrument.formats.tensorboard_import import import_runs
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
 from instrument.values import ArrayItem, Event, MessageItem
-from tests.oracle import protobuf
+from tests import protobuf
 from tests.runs.build import SECONDS, framed, steps, write
 from tests.show.runs import every_kind, lineage
 

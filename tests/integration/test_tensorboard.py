@@ -24,8 +24,8 @@ from instrument.runs.run import Run, read_run
 from instrument.values import ArrayItem, Event, Histogram, MessageItem, Text, ValueItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
+from tests import protobuf
 from tests.integration.conftest import ROOT, SCRIPTS
-from tests.oracle import protobuf
 
 PYTHON = Path(os.environ.get("INSTRUMENT_TENSORBOARD_PYTHON") or ROOT / ".venv-tensorboard" / "bin" / "python")
 READER = ROOT.parent / "shared" / "oracle" / "tensorboard_read.py"

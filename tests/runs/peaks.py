@@ -23,7 +23,7 @@ from instrument.errors import CorruptMessage, InstrumentError
 from instrument.runs import verify
 from instrument.runs.run import Run, read_run
 from instrument.values import Graph, Image
-from tests.oracle import protobuf
+from tests import protobuf
 
 _DECODED_A_TAG = 3
 

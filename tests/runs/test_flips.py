@@ -20,7 +20,7 @@ from instrument.eventfile.frame import HEADER, OVERHEAD_BYTES
 from instrument.runs import verify
 from instrument.runs.run import Run, read_run
 from instrument.values import Event, LossSurface, MessageItem, Trace
-from tests.oracle import protobuf
+from tests import protobuf
 from tests.runs.build import SECONDS, encoded, item, steps, write, write_lineage
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

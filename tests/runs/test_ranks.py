@@ -11,7 +11,7 @@ from instrument import read
 from instrument.codec import lineage
 from instrument.errors import NoSuchRun
 from instrument.values import Event, MessageItem
-from tests.oracle import protobuf
+from tests import protobuf
 from tests.runs.build import SECONDS, steps, write, write_lineage
 
 

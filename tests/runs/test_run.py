@@ -20,7 +20,7 @@ from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.runs.points import Points
 from instrument.runs.run import Run, Runs, find_runs, read_run
 from instrument.values import ArrayItem, Event, Histogram, Item, LossSurface, MessageItem
-from tests.oracle import protobuf
+from tests import protobuf
 from tests.runs.build import SECONDS, framed, item, steps, write, write_lineage
 
 

@@ -20,8 +20,8 @@ from instrument.runs import verify
 from instrument.runs.columnar import Layout
 from instrument.runs.points import Scalars, merge
 from instrument.values import SAMPLED
+from tests import protobuf
 from tests.oracle import frames as oracle
-from tests.oracle import protobuf
 from tests.runs.build import SECONDS, framed
 
 FILES = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from instrument.codec.lineage import custom_message
 from instrument.values import ArrayItem, Event, MessageItem
-from tests.oracle import protobuf
+from tests import protobuf
 from tests.runs.build import item, write, write_lineage
 
 #: 2023-11-14 22:13:20 in UTC.

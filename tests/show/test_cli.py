@@ -23,8 +23,8 @@ from instrument.codec import lifecycle
 from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
 from instrument.values import ArrayItem, Event, Gap, MessageItem
+from tests import protobuf
 from tests.analyse.files import cpu_window, event_file
-from tests.oracle import protobuf
 from tests.runs.build import SECONDS, framed, item, steps, write, write_lineage
 
 ROOT = Path(__file__).resolve().parents[2]

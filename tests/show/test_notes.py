@@ -13,9 +13,9 @@ from instrument.codec import wire
 from instrument.runs.run import read_run
 from instrument.show.cli import main
 from instrument.values import Event, MessageItem
+from tests import protobuf
 from tests.analyse.build import T0
 from tests.analyse.files import NAMES, cpu_window, directory_of
-from tests.oracle import protobuf
 from tests.runs.build import write
 from tests.runs.test_tensorboard import FILE, event, value
 from tests.trace.encoders import timestamps
