@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import mindspore.dataset
 import numpy as np
+from mindspore import nn
 from mindspore.nn.loss.loss import LossBase
 from mindspore.train import ModelCheckpoint
 
-from instrument.codec.lineage import CustomValue
+from instrument.codec.lineage import CustomValue, encode_session_end
 from instrument.codec.message import Element, Value
 from instrument.codec.schema import MINDSPORE
 from instrument.collect import convert, sources
-from instrument.values import MessageItem
+from instrument.collect.sources import CallbackParams, Dataset
+from instrument.values import SESSION_END, Event, MessageItem
+from instrument.write.sink import Sink
 
 log = logging.getLogger("instrument")
 
@@ -41,7 +45,11 @@ def _valid(text: str) -> str:
 
 
 def train(
-    params: Any, loss: float | None, opt: Any, initial_rate: float | None = None, last_rate: float | None = None
+    params: CallbackParams,
+    loss: float | None,
+    opt: nn.Cell | None,
+    initial_rate: float | None = None,
+    last_rate: float | None = None,
 ) -> MessageItem:
     """Describe where the trained model comes from.
 
@@ -77,7 +85,7 @@ def train(
     return MessageItem("train_lineage", "train_lineage", data)
 
 
-def evaluation(params: Any) -> MessageItem:
+def evaluation(params: CallbackParams) -> MessageItem:
     """Describe what an evaluation measured, and on what."""
     dataset = params.valid_dataset
     data = MINDSPORE.type("EvaluationLineage").encode(
@@ -90,7 +98,7 @@ def evaluation(params: Any) -> MessageItem:
     return MessageItem("eval_lineage", "eval_lineage", data)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return a metric as JSON has it: numbers, lists and dictionaries of them; anything else as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -104,7 +112,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, bool, int, float, type(None))) else str(value)
 
 
-def first_rate(opt: Any, is_initial: bool = False) -> float | None:
+def first_rate(opt: nn.Cell, is_initial: bool = False) -> float | None:
     """Return the learning rate, of the first group where there are several; None where it cannot be computed."""
     try:
         return next(iter(sources.learning_rates(opt, is_initial).values()))
@@ -112,7 +120,7 @@ def first_rate(opt: Any, is_initial: bool = False) -> float | None:
         return None
 
 
-def _loss_function(params: Any) -> str | None:
+def _loss_function(params: CallbackParams) -> str | None:
     if (loss_fn := sources.get(params, "loss_fn")) is not None:
         return type(loss_fn).__name__
     for _, cell in params.train_network.cells_and_names():
@@ -121,7 +129,7 @@ def _loss_function(params: Any) -> str | None:
     return None
 
 
-def _checkpoint(params: Any) -> str | None:
+def _checkpoint(params: CallbackParams) -> str | None:
     """Return the newest file of the last `ModelCheckpoint` among the callbacks."""
     path = ""
     for callback in sources.get(params, "list_callback", ()):
@@ -130,15 +138,15 @@ def _checkpoint(params: Any) -> str | None:
     return os.path.realpath(path) if path and os.path.exists(path) else None
 
 
-def _batch_size(dataset: Any) -> int:
+def _batch_size(dataset: Dataset) -> int:
     return int(dataset.get_batch_size())
 
 
-def _dataset_size(dataset: Any, batch_size: int) -> int | None:
+def _dataset_size(dataset: Dataset, batch_size: int) -> int | None:
     return _int32(int(dataset.get_dataset_size()) * batch_size)
 
 
-def _dataset_path(dataset: Any) -> str | None:
+def _dataset_path(dataset: Dataset) -> str | None:
     """Return the directory that the data was read from, of the first source that has one, as a file can hold it."""
     for attribute in ("dataset_dir", "dataset_files", "dataset_file"):
         path = getattr(dataset, attribute, None)
@@ -155,7 +163,7 @@ def _dataset_path(dataset: Any) -> str | None:
 # ---------------------------------------------------------------- the dataset graph
 
 
-def dataset_graph(dataset: Any) -> MessageItem:
+def dataset_graph(dataset: Dataset) -> MessageItem:
     """Describe the pipeline of a dataset: sources, transforms and their parameters.
 
     Raises:
@@ -246,7 +254,7 @@ def _json(value: object) -> str:
 # ---------------------------------------------------------------- custom lineage
 
 
-def check_custom(values: Any, name: str) -> dict[str, CustomValue]:
+def check_custom(values: object, name: str) -> dict[str, CustomValue]:
     """Return a user's own lineage: text keys; text, int or float values (NumPy's too).
 
     Raises:
@@ -258,7 +266,7 @@ def check_custom(values: Any, name: str) -> dict[str, CustomValue]:
     return dict(_check_entry(key, value, name) for key, value in values.items())
 
 
-def _check_entry(key: Any, value: Any, name: str) -> tuple[str, CustomValue]:
+def _check_entry(key: object, value: object, name: str) -> tuple[str, CustomValue]:
     if not isinstance(key, str):
         raise TypeError(f"{name} has the key {key!r} of type {type(key).__name__}; expected str.")
     if isinstance(value, np.generic):
@@ -299,3 +307,29 @@ def from_environment() -> dict[str, CustomValue]:
         except (ValueError, TypeError) as error:
             log.warning("One entry of %s is not used: %s", HYPER_CONFIG_VARIABLE, error)
     return result
+
+
+# ---------------------------------------------------------------- TensorBoard's page of hyper-parameters
+
+_STARTS = frozenset({"train_lineage", "custom_lineage_data"})
+
+
+class HparamsSession:
+    """Note whether a recorder writes hyper-parameters, and tell TensorBoard's page of them how the run ended."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._has_begun = False
+
+    def note(self, event: Event) -> None:
+        """Look at an event that is written."""
+        self._step = event.step
+        self._has_begun = self._has_begun or any(item.kind in _STARTS for item in event.items)
+
+    def end(self, sink: Sink, is_success: bool) -> None:
+        """Write the session's end, once, if there were hyper-parameters."""
+        if self._has_begun:
+            self._has_begun = False
+            now = time.time()
+            item = MessageItem(SESSION_END, "", encode_session_end(is_success, now))
+            sink.write(Event(self._step, now, [item]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import mindspore
 import numpy as np
@@ -40,7 +39,7 @@ def check_name(name: object) -> str:
     return str.__str__(name)  # marshal takes no subclass, and NumPy's for a buffer of bytes
 
 
-def check_step(step: Any) -> int:
+def check_step(step: object) -> int:
     """Return a step as an int: of an integer, or of a tensor or array that holds one, such as `optimizer.global_step`.
 
     Raises:
@@ -59,7 +58,7 @@ def check_step(step: Any) -> int:
     return int(number)
 
 
-def check_network(name: str, network: object) -> Any:
+def check_network(name: str, network: object) -> mindspore.nn.Cell | None:
     if network is not None and not isinstance(network, mindspore.nn.Cell):
         raise TypeError(f"{name} is a {type(network).__name__}; expected a mindspore.nn.Cell or None.")
     return network
@@ -76,7 +75,7 @@ def check_record(train_network: object, plugin_filter: object) -> None:
         raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
 
 
-def check_callbacks(params: object, collector: type[Any]) -> None:
+def check_callbacks(params: object, collector: type[object]) -> None:
     """Refuse a second collector, which would fight over the summary operators' values and the files."""
     callbacks = sources.get(params, "list_callback") or []
     if sum(isinstance(callback, collector) for callback in callbacks) > 1:
