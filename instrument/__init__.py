@@ -10,7 +10,7 @@
     model.train(10, dataset, callbacks=[StopAtStep(20, 29, "./run")])
     print(profile("./run"))
 
-Names are resolved on first use: importing `instrument` loads neither MindSpore nor protobuf.
+Names are resolved on first use: importing `instrument` does not load MindSpore.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ _PACKAGES = {
     "mindspore": ("MindSpore", "'mindspore>=2.7,<2.11' 'numpy<2'; reading runs and profiles needs none"),
     "numpy": ("NumPy", "'numpy>=1.22'"),
     "crc32c": ("crc32c", "'crc32c>=2.3'"),
-    "google": ("protobuf", "'protobuf>=3.20.3,<8'"),
 }
 
 if not TYPE_CHECKING:  # to a type checker this would say that any name is there

@@ -12,8 +12,8 @@ them back, or an `EncodedItem` that needs no NumPy; `codec` makes a `ValueItem` 
 again, as exports do, begin with. Scalars, of which a training has most, are no items in an event but numbers by tag.
 
 Rejected: one class a kind. Tensors, histograms and pictures take the same way to the worker, and texts, graphs and
-lineage another one; only the encoder at its end has to know them apart. Rejected as well: the dataclasses of
-`instrument.values` for all of it. A worker that sees only scalars starts in half the time without them.
+lineage another one; only the encoder at its end has to know them apart. Rejected as well: frozen dataclasses, as
+the values themselves are. The training thread makes an item for each array, and a named tuple takes half the time.
 """
 
 from __future__ import annotations

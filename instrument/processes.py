@@ -72,7 +72,7 @@ sys.meta_path.insert(0, Packages)
 import importlib
 importlib.import_module(module).main(argument)
 """
-_PACKAGES = ("instrument", "numpy", "crc32c", "google", "PIL")
+_PACKAGES = ("instrument", "numpy", "crc32c", "PIL")
 #: What OpenBLAS, MKL and others go by.
 _THREAD_COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _POLL_SECONDS = 0.01

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from instrument.codec import event
+from instrument.codec import trace
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
 from instrument.eventfile.blocks import MOST_PLACES
@@ -18,7 +18,7 @@ from instrument.eventfile.frame import OVERHEAD_BYTES
 from instrument.eventfile.reader import EventFileReader
 from instrument.ringfile import pending
 from instrument.trace.events import Problem
-from instrument.values import TRACE_KIND, Trace
+from instrument.values import Trace
 
 #: Pieces are of a mebibyte but for the last of each raw file; each takes up to a kilobyte beside its bytes.
 MOST_PIECES = 30_000
@@ -105,9 +105,8 @@ class _TraceFileReader:
         reader = EventFileReader(self._path)
         for payload in reader:
             try:
-                for _, _, kind, _, decode in event.scan(payload):
-                    if kind == TRACE_KIND:
-                        self._take(decode())
+                for piece in trace.pieces(payload):
+                    self._take(piece)
             except CorruptMessage as error:
                 self._note(f"at byte {reader.offset}: {error}", len(payload) + OVERHEAD_BYTES)
         for damage in reader.damage:

@@ -1,19 +1,14 @@
-"""Whole events of MindSpore's dialect: what one `record(step)` becomes in a file, and what a payload holds.
+"""Whole events of MindSpore's dialect: what one `record(step)` becomes in a file. `outline` finds it there again.
 
-The table of kinds names one module each; they are imported on first use, so that a worker that writes only scalars
-never loads NumPy. Numbers of fields are those of MindSpore's summary.proto.
+Modules of kinds are imported on first use, so that a worker that writes only scalars never loads NumPy. Numbers of
+fields are those of MindSpore's summary.proto.
 """
 
 from __future__ import annotations
 
-import functools
 import struct
-from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from instrument.codec import scalar, wire
-from instrument.errors import CorruptMessage
 from instrument.events import (
     LINEAGE_KINDS,
     SESSION_END,
@@ -25,9 +20,6 @@ from instrument.events import (
     MessageItem,
     ValueItem,
 )
-
-if TYPE_CHECKING:
-    from instrument.values import Record
 
 #: MindInsight drops an event whose payload is larger.
 MAX_PAYLOAD_BYTES = 500_000_000
@@ -42,20 +34,13 @@ _OWN_EVENTS = {"graph": GRAPH, TRACE_KIND: TRACE, "gap": GAP}
 #: Kinds of other files.
 _ELSEWHERE = (*LINEAGE_KINDS, SESSION_END)
 _VALUE, _TAG = 1, 1
-#: Kinds beside the scalar that are values of a summary: their number there; the module has the kind's name. Texts have
-#: a field of ours: MindSpore has none for them, and its readers pass over such a value.
-_VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10, "text": 102}
-VALUE_KINDS = {number: kind for kind, number in _VALUE_NUMBERS.items()}
+#: Kinds beside the scalar that are values of a summary: their number there. Texts have a field of
+#: ours: MindSpore has none for them, and its readers pass over such a value.
+VALUE_NUMBERS = {"image": 4, "tensor": 8, "histogram": 9, "landscape": 10, "text": 102}
 _SUMMARY_KEY = wire.key(SUMMARY, wire.LENGTH_DELIMITED)
 #: What almost every payload begins with: the wall time, and the key of the step.
 _HEAD = struct.Struct("<BdB")
 _WALL_TIME_KEY, _STEP_KEY = _WALL_TIME << 3 | wire.FIXED64, _STEP << 3 | wire.VARINT
-
-
-@functools.cache
-def module(kind: str) -> Any:
-    """Return the module of a kind, imported on first use."""
-    return import_module(f"instrument.codec.{kind}")
 
 
 def encode_version(wall_time: float) -> wire.Pieces:
@@ -119,7 +104,7 @@ def finish(item: ArrayItem) -> ValueItem:
 def encode_value(item: Item) -> wire.Pieces:
     """Return a `value` field of a summary, of any kind but a scalar."""
     content = _content(item)
-    named = [wire.delimited(_TAG, item.tag.encode()), *wire.delimited_pieces(_VALUE_NUMBERS[item.kind], content)]
+    named = [wire.delimited(_TAG, item.tag.encode()), *wire.delimited_pieces(VALUE_NUMBERS[item.kind], content)]
     return wire.delimited_pieces(_VALUE, named)
 
 
@@ -144,80 +129,3 @@ def _content(item: Item) -> wire.Pieces:
         return image.encode(value)
     assert isinstance(value, Text), value
     return text.encode(value)
-
-
-def decode(payload: memoryview) -> Iterator[Record]:
-    """Iterate over the records of a payload of a summary file; a version or a value of another kind is none.
-
-    Raises:
-        CorruptMessage: the payload is no event.
-    """
-    from instrument.values import Record  # which workers, who only encode, do without
-
-    for step, wall_time, kind, tag, decode_value in scan(payload):
-        yield Record(step, wall_time, kind, tag, decode_value())
-
-
-#: Step, wall time, kind, tag, and a function that decodes the value when it is wanted.
-Scanned = tuple[int, float, str, str, Callable[[], Any]]
-
-
-def scan(payload: memoryview) -> Iterator[Scanned]:
-    """Iterate over the records of a payload with their values still encoded.
-
-    Raises:
-        CorruptMessage: the payload is no event.
-    """
-    wall_time, step = 0.0, 0
-    bodies: list[tuple[int, memoryview]] = []
-    for field in wire.fields(payload):
-        number = field[0]
-        if number == _WALL_TIME:
-            wall_time = wire.as_double(field)
-        elif number == _STEP:
-            step = wire.as_int(field)
-        elif number in (GRAPH, SUMMARY, GAP, TRACE):
-            bodies.append((number, wire.as_bytes(field)))
-    for number, body in bodies:
-        if number == GAP:
-            yield step, wall_time, "gap", "", functools.partial(module("lifecycle").decode_gap, body)
-            continue
-        if number == GRAPH:
-            name = module("graph")
-            graph = name.decode(body)
-            yield step, wall_time, "graph", name.name(graph), functools.partial(_identity, graph)
-            continue
-        if number == TRACE:
-            piece = module(TRACE_KIND).decode(body)
-            yield step, wall_time, TRACE_KIND, piece.name, functools.partial(_identity, piece)
-            continue
-        for field in wire.fields(body):
-            if field[0] == _VALUE:
-                yield from _scan_value(step, wall_time, wire.as_bytes(field))
-
-
-def _identity(value: Any) -> Any:
-    return value
-
-
-def _scan_value(step: int, wall_time: float, data: memoryview) -> Iterator[Scanned]:
-    tag: str | None = None
-    single: float | None = None
-    exact: float | None = None
-    other: tuple[str, memoryview] | None = None
-    for field in wire.fields(data):
-        number = field[0]
-        if number == _TAG:
-            tag = wire.as_text(field)
-        elif number == scalar.NUMBER:
-            single = wire.as_float(field)
-        elif number == scalar.EXACT_NUMBER:
-            exact = wire.as_double(field)
-        elif number in VALUE_KINDS:
-            other = VALUE_KINDS[number], wire.as_bytes(field)
-    if tag is None:
-        raise CorruptMessage("a summary value has no tag")
-    if single is not None:
-        yield step, wall_time, "scalar", tag, functools.partial(scalar.decode, single, exact)
-    elif other is not None:
-        yield step, wall_time, other[0], tag, functools.partial(module(other[0]).decode, other[1])

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from instrument.codec import tensorboard as tb
 from instrument.codec import wire
 from instrument.codec.message import Element, Message, Value
-from instrument.codec.scalar import to_float32
 from instrument.codec.schema import MINDSPORE, TENSORBOARD
-from instrument.codec.tensor_fields import DTYPE_NUMBERS
+from instrument.codec.tensor import DTYPE_NUMBERS
 from instrument.errors import CorruptMessage
 from instrument.values import Graph
 
@@ -230,8 +229,6 @@ def _attr_value(value: Message) -> bytes:
 
 
 def _element(field: str, value: int | float | str) -> bytes:
-    if isinstance(value, float):
-        value = to_float32(value)
     encoded = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
     return _ATTR_VALUE.encode(**{field: encoded})
 

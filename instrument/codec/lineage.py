@@ -100,11 +100,6 @@ def _is_double(value: int) -> bool:
         return False
 
 
-def with_last_rate(data: bytes, rate: float | None) -> bytes:
-    """Return a serialised `TrainLineage` with the learning rate of the last step, for which MindSpore has no field."""
-    return data + MINDSPORE.type("TrainLineage").encode(last_learning_rate=rate)
-
-
 # ---------------------------------------------------------------- message -> plain values
 
 

@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from instrument.codec import wire
+from instrument.codec.scalar import to_float32
 from instrument.errors import CorruptMessage
 
 #: What a field may be given as: texts also in UTF-8, messages also encoded. None leaves the field out.
@@ -414,7 +415,7 @@ def _number(key: bytes, kind: int, value: Any) -> bytes:
     if kind == _DOUBLES:
         return key + _DOUBLE.pack(value)
     if kind == _FLOATS:
-        return key + _FLOAT.pack(value)
+        return key + _FLOAT.pack(to_float32(value))
     return key + wire.varint(value)
 
 

@@ -7,13 +7,13 @@ bytes those are, so that whoever has many such payloads decodes one of them and 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from instrument.codec import event, lifecycle, scalar, trace, wire
+from instrument.codec import event, graph, histogram, image, landscape, lifecycle, scalar, tensor, text, trace, wire
 from instrument.errors import CorruptMessage
-from instrument.values import TRACE_KIND
+from instrument.values import TRACE_KIND, Record, Scalar
 
 Decode = Callable[[memoryview], Any]
 #: Fields of an event that tell of the recorder: kind, and what decodes it.
@@ -194,20 +194,23 @@ def _no_name(_data: memoryview, _start: int, _end: int) -> str:
     return ""
 
 
-def _decoder(kind: str) -> Decode:
-    return lambda data: event.module(kind).decode(data)
-
-
 #: Fields of an event that are values of their own: kind, where its tag comes from, and what decodes it.
 OWN: dict[int, tuple[str, Callable[[memoryview, int, int], str], Decode]] = {
-    event.GRAPH: ("graph", _graph_name, _decoder("graph")),
+    event.GRAPH: ("graph", _graph_name, graph.decode),
     event.TRACE: (TRACE_KIND, _no_name, trace.decode),
     event.GAP: ("gap", _no_name, lifecycle.decode_gap),
     **{number: (kind, _no_name, decode) for number, (kind, decode) in LIFECYCLE.items()},
 }
 #: The key of the number of a scalar.
 PLAIN_KEY = scalar.NUMBER << 3 | wire.FIXED32
-_DECODERS = {kind: _decoder(kind) for kind in event.VALUE_KINDS.values()}
+#: Fields of a value that is no scalar: kind, and what decodes it.
+_VALUES: dict[int, tuple[str, Decode]] = {
+    event.VALUE_NUMBERS[kind]: (kind, decode)
+    for kind, decode in (
+        ("image", image.decode), ("tensor", tensor.decode), ("histogram", histogram.decode),
+        ("landscape", landscape.decode), ("text", text.decode),
+    )
+}  # fmt: skip
 
 
 def take_value(outline: Outline, data: memoryview, start: int, end: int) -> None:
@@ -219,7 +222,8 @@ def take_value(outline: Outline, data: memoryview, start: int, end: int) -> None
     tag: tuple[int, int] | None = None
     single: tuple[int, int] | None = None
     exact: tuple[int, int] | None = None
-    other: tuple[str, int, int] | None = None
+    other: tuple[str, Decode] | None = None
+    content = (0, 0)
     for span in wire.spans(data, start, end):
         number = span[0]
         if number == _TAG:
@@ -228,8 +232,8 @@ def take_value(outline: Outline, data: memoryview, start: int, end: int) -> None
             single = wire.expect(span, wire.FIXED32)
         elif number == scalar.EXACT_NUMBER:
             exact = wire.expect(span, wire.FIXED64)
-        elif number in event.VALUE_KINDS:
-            other = (event.VALUE_KINDS[number], *wire.expect(span, wire.LENGTH_DELIMITED))
+        elif number in _VALUES:
+            other, content = _VALUES[number], wire.expect(span, wire.LENGTH_DELIMITED)
     if tag is None:
         raise CorruptMessage("a summary value has no tag")
     if single is not None:
@@ -237,5 +241,22 @@ def take_value(outline: Outline, data: memoryview, start: int, end: int) -> None
         if exact is not None:
             outline.varying.append(single)
     elif other is not None:
-        kind, first, last = other
-        outline.other(kind, wire.text_at(data, *tag), first, last, _DECODERS[kind])
+        kind, decode = other
+        outline.other(kind, wire.text_at(data, *tag), *content, decode)
+
+
+def records(payload: memoryview) -> Iterator[Record]:
+    """Iterate over the values of an event of MindSpore's dialect.
+
+    Raises:
+        CorruptMessage: the payload is no event, or one of its values is damaged.
+    """
+    outline = mindspore(payload)
+    for place in outline.places:
+        if place.kind in ("start", "end"):
+            continue
+        content = payload[place.start : place.end]
+        value = place.decode(content) if place.decode is not None else Scalar(wire.number_in(content))
+        yield Record(outline.step, outline.wall_time, place.kind, place.tag, value)
+    if outline.problems:
+        raise CorruptMessage(outline.problems[0])

@@ -8,12 +8,8 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from instrument.codec import wire
-
-if TYPE_CHECKING:
-    from instrument.values import Scalar
 
 NUMBER = 3
 EXACT_NUMBER = 100
@@ -71,9 +67,3 @@ def encode_field(tag: str, value: float, heads: Heads = _mindspore_heads) -> byt
     if value != value or _FLOAT.unpack(data)[0] == value:
         return single_head + data
     return b"".join((exact_head, data, _EXACT_KEY, _DOUBLE.pack(value)))
-
-
-def decode(single: float, exact: float | None) -> Scalar:
-    from instrument.values import Scalar  # which workers, who only encode, do without
-
-    return Scalar(single if exact is None else exact)

@@ -7,12 +7,15 @@ Landscapes have no place in this dialect.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from instrument.codec import event as mindspore
 from instrument.codec import scalar, wire
 from instrument.codec import tensorboard as tb
 from instrument.events import LINEAGE_KINDS, SESSION_END, Event
+
+if TYPE_CHECKING:
+    from instrument.codec.lineage import Sections
 
 #: The names that kinds and tags have in TensorBoard where that is not the tag: it shows one kind a tag.
 Aliases = Mapping[tuple[str, str], str]
@@ -82,7 +85,7 @@ def encode_gaps(event: Event) -> list[wire.Pieces]:
     return [[_head(event), wire.delimited(mindspore.GAP, gap)] for gap in gaps]
 
 
-def encode_lineage(sections: Mapping[str, Mapping[str, Any]], wall_time: float) -> wire.Pieces:
+def encode_lineage(sections: Sections, wall_time: float) -> wire.Pieces:
     """Return the values that hold the hyper-parameters in sections of lineage, and each section as a text."""
     from instrument.codec import lineage, tensorboard_values
 
@@ -100,7 +103,7 @@ def _head(event: Event) -> bytes:
     return wire.double(tb.WALL_TIME, event.wall_time) + step
 
 
-def _sections(event: Event) -> dict[str, dict[str, Any]]:
+def _sections(event: Event) -> Sections:
     """Return the lineage of an event as plain values by section."""
     items = [item for item in event.items if item.kind in LINEAGE_KINDS]
     if not items:

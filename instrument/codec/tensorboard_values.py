@@ -25,7 +25,6 @@ from instrument.codec import wire
 from instrument.codec.event import finish
 from instrument.codec.message import Value
 from instrument.codec.schema import TENSORBOARD
-from instrument.codec.tensor_fields import tensorboard_content
 from instrument.errors import CorruptMessage
 from instrument.events import BFLOAT16, SESSION_END, ArrayItem, Item, MessageItem, SummaryValue, ValueItem
 from instrument.values import Histogram, Image, Tensor, Text
@@ -46,6 +45,8 @@ _PART_BYTES = 1 << 18
 _LONGEST_VARINT = 10
 _MOST_BUCKETS = wire.MOST_FIELDS
 _DTYPE_NAMES = {number: name for name, number in tb.DTYPE_NUMBERS.items()}
+#: As they are written: bfloat16 as float32, which TensorBoard can read.
+_ENCODED_NUMBERS = {**tb.DTYPE_NUMBERS, "string": tb.DT_STRING, BFLOAT16: tb.DT_FLOAT}
 _PNG = b"\x89PNG\r\n\x1a\n"
 #: Fields of a tensor that hold its elements one by one: what a packed one is made of, None for varints.
 _ELEMENTS: dict[int, str | None] = {
@@ -114,7 +115,14 @@ def _fields(value: SummaryValue) -> dict[str, Value]:
 def _array(array: NDArray[Any], dtype: str) -> wire.Pieces:
     flat = np.ascontiguousarray(array).reshape(-1)
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
-    return tensorboard_content(dtype, array.shape, flat.view(np.uint8).data if flat.size else b"")
+    return _tensor_content(dtype, array.shape, flat.view(np.uint8).data if flat.size else b"")
+
+
+def _tensor_content(dtype: str, shape: tuple[int, ...], data: wire.Buffer) -> wire.Pieces:
+    """Return a `TensorProto` around the little-endian bytes of the values; those of bfloat16 are float32 here."""
+    dims = b"".join(wire.delimited(tb.DIM, wire.integer(tb.DIM_SIZE, extent)) for extent in shape)
+    pieces: wire.Pieces = [wire.integer(tb.DTYPE, _ENCODED_NUMBERS[dtype]) + wire.delimited(tb.SHAPE, dims)]
+    return pieces + wire.delimited_pieces(tb.TENSOR_CONTENT, [data]) if len(data) else pieces
 
 
 def _histogram_fields(value: Histogram) -> dict[str, Value]:
@@ -129,7 +137,7 @@ def _histogram_fields(value: Histogram) -> dict[str, Value]:
 
 def _text_fields(value: Text) -> dict[str, Value]:
     strings = _STRINGS.encode(string_val=text_codec.elements_of(value))
-    content = [*tensorboard_content("string", value.array.shape, b""), strings]
+    content = [*_tensor_content("string", value.array.shape, b""), strings]
     return {"tensor": content, "metadata": _metadata(tb.TEXT)}
 
 

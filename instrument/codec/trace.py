@@ -5,6 +5,10 @@ Data are at most `CHUNK_BYTES`, so that no limit of a reader is met and a file t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from instrument.codec import wire
+from instrument.codec.event import TRACE
 from instrument.codec.schema import MINDSPORE
 from instrument.errors import CorruptMessage
 from instrument.values import Trace
@@ -31,6 +35,17 @@ def encode(piece: Trace) -> bytes:
         total_bytes=piece.total_bytes,
         data=piece.data,
     )
+
+
+def pieces(payload: memoryview) -> Iterator[Trace]:
+    """Iterate over the pieces that an event holds.
+
+    Raises:
+        CorruptMessage: the payload is no event, or a piece is damaged.
+    """
+    for field in wire.fields(payload):
+        if field[0] == TRACE:
+            yield decode(wire.as_bytes(field))
 
 
 def decode(data: memoryview) -> Trace:

@@ -189,6 +189,12 @@ def double_at(data: memoryview, start: int) -> float:
     return result
 
 
+def number_in(data: memoryview) -> float:
+    """Return the float or double that four or eight bytes are."""
+    result: float = (_FLOAT if len(data) == _FLOAT.size else _DOUBLE).unpack(data)[0]
+    return result
+
+
 def as_bytes(field: Field) -> memoryview:
     """Return the content of a length-delimited field."""
     number, wire_type, content = field
@@ -208,21 +214,3 @@ def as_int(field: Field) -> int:
     if wire_type != VARINT or not isinstance(content, int):
         raise CorruptMessage(f"field {number} has wire type {wire_type} where a number is expected")
     return signed(content)
-
-
-def as_double(field: Field) -> float:
-    """Return the content of a double field."""
-    number, wire_type, content = field
-    if wire_type != FIXED64 or isinstance(content, int):
-        raise CorruptMessage(f"field {number} has wire type {wire_type} where a double is expected")
-    result: float = _DOUBLE.unpack(content)[0]
-    return result
-
-
-def as_float(field: Field) -> float:
-    """Return the content of a float field."""
-    number, wire_type, content = field
-    if wire_type != FIXED32 or isinstance(content, int):
-        raise CorruptMessage(f"field {number} has wire type {wire_type} where a float is expected")
-    result: float = _FLOAT.unpack(content)[0]
-    return result

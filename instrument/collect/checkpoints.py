@@ -16,10 +16,10 @@ import stat
 import threading
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import mindspore
 import numpy as np
+from mindspore import nn
 from numpy.typing import NDArray
 
 from instrument import framework
@@ -27,6 +27,7 @@ from instrument.collect import sources
 from instrument.collect.collectors import Collectors
 from instrument.collect.convert import to_array
 from instrument.collect.options import LandscapeOptions, substitutes
+from instrument.collect.sources import CallbackParams
 
 log = logging.getLogger("instrument")
 
@@ -43,7 +44,7 @@ class _Job:
 
     number: int
     path: str
-    parameters: list[tuple[str, NDArray[np.generic], Any]]
+    parameters: list[tuple[str, NDArray[np.generic], mindspore.dtype]]
 
     @property
     def size_bytes(self) -> int:
@@ -80,7 +81,7 @@ class Checkpoints:
     def unit(self) -> str:
         return self._options.unit
 
-    def begin(self, network: Any = None, step: int = 0, every: int = 1, goes_on: bool = False) -> None:
+    def begin(self, network: nn.Cell | None = None, step: int = 0, every: int = 1, goes_on: bool = False) -> None:
         """Make the directory and take away what an earlier training left: a landscape of two runs would be wrong.
 
         With a network it is said how much room its weights will take; else that is said with the first `save`.
@@ -117,7 +118,7 @@ class Checkpoints:
                 every,
             )  # fmt: skip
 
-    def save(self, number: int, network: Any) -> None:
+    def save(self, number: int, network: nn.Cell) -> None:
         """Keep the weights after step or epoch `number`, if they are wanted.
 
         Raises:
@@ -145,7 +146,7 @@ class Checkpoints:
             return set()
         return {wanted for wanted in self._wanted - self._unreachable if self._before < wanted < number}
 
-    def _log_size(self, backbone: Any) -> None:
+    def _log_size(self, backbone: nn.Cell) -> None:
         """Log how much room the weights will take, before the first is written; as a warning if it is much."""
         self._has_logged_size = True
         size_bytes = sum(int(parameter.nbytes) for parameter in backbone.get_parameters())
@@ -237,7 +238,7 @@ class Checkpoints:
         os.replace(partial, path)
 
 
-def _copies(backbone: Any) -> list[tuple[str, NDArray[np.generic], Any]]:
+def _copies(backbone: nn.Cell) -> list[tuple[str, NDArray[np.generic], mindspore.dtype]]:
     """Copy all parameters, which the optimiser changes in place."""
     return [
         (parameter.name, to_array(parameter, parameter.name)[0].copy(), parameter.dtype)
@@ -262,7 +263,7 @@ class LandscapeWeights:
         self._checkpoints: Checkpoints | None = None
         self._is_open = False
 
-    def begin(self, params: Any, step: int, goes_on: bool, collectors: Collectors) -> None:
+    def begin(self, params: CallbackParams, step: int, goes_on: bool, collectors: Collectors) -> None:
         """Begin a training behind a step; one that goes on with the last one of this collector leaves its weights."""
         if self._options is None or framework.rank() or substitutes:
             return
@@ -273,13 +274,13 @@ class LandscapeWeights:
         network, every = sources.get(params, "train_network"), sources.steps_between_hooks(params)
         collectors.attempt("landscape", self._checkpoints.begin, network, step, every, goes_on)
 
-    def save(self, unit: str, number: int, params: Any, collectors: Collectors) -> None:
+    def save(self, unit: str, number: int, params: CallbackParams, collectors: Collectors) -> None:
         """Keep the weights behind a step or an epoch, if those of that number are wanted."""
         checkpoints = self._checkpoints
         if checkpoints is not None and self._is_open and checkpoints.unit == unit:
             collectors.attempt("landscape", checkpoints.save, number, params.train_network)
 
-    def end(self, params: Any, collectors: Collectors) -> None:
+    def end(self, params: CallbackParams, collectors: Collectors) -> None:
         """Return when all weights of a training that has come to its end are written."""
         if self._checkpoints is not None and self._is_open:
             collectors.attempt("landscape", self._checkpoints.end, int(sources.get(params, "batch_num") or 0))

@@ -4,8 +4,8 @@ The problem: a callback sees a training through hooks that differ by mode. In si
 `model.fit` evaluates between the last step and the end without telling every callback, a training may stop at any
 step, and another may follow. Values have to belong to the right step, and nothing here may stop the training.
 
-The strategy: `training` counts steps over all trainings and knows how far the current one is; `schedule` decides which
-step collects what; `collectors` asks the sources, once each, and gives up on one that fails; `SummaryRecord` writes.
+The strategy: `training` counts steps over all trainings, knows how far the current one is, and decides which step
+collects what; `collectors` asks the sources, once each, and gives up on one that fails; `SummaryRecord` writes.
 Operators' values are fetched at the end of a step that is due. The last step is collected at the end of the training,
 or before an evaluation changes what there is, since nobody knows earlier that it is the last.
 
@@ -26,8 +26,8 @@ from instrument.collect.checkpoints import LandscapeWeights
 from instrument.collect.collectors import Collectors, TrainingHistory
 from instrument.collect.options import CollectorOptions, try_directory
 from instrument.collect.record import SummaryRecord
-from instrument.collect.schedule import Schedule, StepPlan
-from instrument.collect.training import ContinuedNotice, StepCount, Training
+from instrument.collect.sources import CallbackParams, RunContext
+from instrument.collect.training import ContinuedNotice, Schedule, StepCount, StepPlan, Training
 from instrument.collect.validate import check_callbacks
 from instrument.values import ENDED, FINISHED, AnyItem, End
 from instrument.write import resume
@@ -120,7 +120,7 @@ class SummaryCollector(Callback):
         self._weights = LandscapeWeights(options.directory, options.specified.landscape)
         self._continued = ContinuedNotice()
         self._last_collected = -1
-        self._last_evaluation: Any = None
+        self._last_evaluation: object = None
         self._stats: Stats | None = None
         self._entered = 0
         try_directory(options.directory)
@@ -132,7 +132,7 @@ class SummaryCollector(Callback):
 
     # ------------------------------------------------------------------ the hooks of a training
 
-    def on_train_begin(self, run_context: Any) -> None:
+    def on_train_begin(self, run_context: RunContext) -> None:
         marks.begin_training()
         params = run_context.original_args()
         check_callbacks(params, SummaryCollector)
@@ -146,7 +146,7 @@ class SummaryCollector(Callback):
         self._weights.begin(params, self._count.last, self._count.last == before > 0, self._collectors)
 
     @marks.hook
-    def on_train_epoch_begin(self, run_context: Any) -> None:
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
         params = run_context.original_args()
         number, steps = int(params.cur_epoch_num), sources.get(params, "batch_num")
         marks.begin_epoch(number)
@@ -158,7 +158,7 @@ class SummaryCollector(Callback):
                 self._continued.look_at_epoch(self._count, number - 1)
 
     @marks.hook
-    def on_train_step_begin(self, run_context: Any) -> None:
+    def on_train_step_begin(self, run_context: RunContext) -> None:
         """Take the values of summary operators from here to the end of the step, if the step will be collected."""
         number = int(run_context.original_args().cur_step_num)
         marks.begin_step(number)
@@ -180,7 +180,7 @@ class SummaryCollector(Callback):
         inbox.wants_tensors = due.tensors
 
     @marks.hook
-    def on_train_step_end(self, run_context: Any) -> None:
+    def on_train_step_end(self, run_context: RunContext) -> None:
         params = run_context.original_args()
         number = int(params.cur_step_num)
         marks.end_step(number)
@@ -210,7 +210,7 @@ class SummaryCollector(Callback):
         self._weights.save("step", step, params, self._collectors)
 
     @marks.hook
-    def on_train_epoch_end(self, run_context: Any) -> None:
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
         params = run_context.original_args()
         number = int(params.cur_epoch_num)
         marks.end_epoch(number)
@@ -223,7 +223,7 @@ class SummaryCollector(Callback):
             self._collect_evaluation(self._count.last, params)
         self._weights.save("epoch", self._count.epoch_of(number), params, self._collectors)
 
-    def on_train_end(self, run_context: Any) -> None:
+    def on_train_end(self, run_context: RunContext) -> None:
         if self._record is None:
             return
         self._finish()
@@ -232,7 +232,7 @@ class SummaryCollector(Callback):
 
     # ------------------------------------------------------------------ the hooks of an evaluation
 
-    def on_eval_begin(self, run_context: Any) -> None:
+    def on_eval_begin(self, run_context: RunContext) -> None:
         if self._training is None:  # `model.eval` on its own
             check_callbacks(run_context.original_args(), SummaryCollector)
             self._open()
@@ -245,7 +245,7 @@ class SummaryCollector(Callback):
         if self._record is not None:
             self._record.set_mode("eval")
 
-    def on_eval_end(self, run_context: Any) -> None:
+    def on_eval_end(self, run_context: RunContext) -> None:
         if self._record is None:
             return
         self._collect_evaluation(self._eval_step, run_context.original_args())
@@ -254,7 +254,7 @@ class SummaryCollector(Callback):
         else:
             self._close()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         if self._record is not None:
             raise TypeError(
                 f"A {type(self).__name__} cannot be pickled or copied while it records, as it holds open files and "
@@ -279,7 +279,7 @@ class SummaryCollector(Callback):
 
     # ------------------------------------------------------------------ one step
 
-    def _write(self, step: int, due: StepPlan, items: list[AnyItem], params: Any) -> None:
+    def _write(self, step: int, due: StepPlan, items: list[AnyItem], params: CallbackParams) -> None:
         """Collect what is due at `step` into one event, with the summary operators' values."""
         assert self._record is not None
         left = self._record.inbox.take()
@@ -312,7 +312,7 @@ class SummaryCollector(Callback):
             items = self._collectors.at_the_end(self._training.params, self._training.outputs)
             self._write_items(self._count.last, items)
 
-    def _collect_evaluation(self, step: int, params: Any) -> None:
+    def _collect_evaluation(self, step: int, params: CallbackParams) -> None:
         metrics = sources.get(params, "metrics")
         if metrics is None or metrics is self._last_evaluation:
             return  # a subclass of ours is told by both hooks

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TypeVar
+
+import mindspore
+from mindspore import nn
 
 from instrument import framework
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
 from instrument.collect import convert, lineage, provenance, sources, validate
 from instrument.collect.options import Specified
+from instrument.collect.sources import CallbackParams
 from instrument.values import AnyItem, MessageItem, ScalarItem
 
 log = logging.getLogger("instrument")
@@ -42,17 +45,17 @@ class Collectors:
         self._custom = custom
         self._tells_run = tells_run
         self._given_up: set[str] = set()
-        self._wanted: list[tuple[str, Callable[[Any], list[AnyItem]]]] = []
+        self._wanted: list[tuple[str, Callable[[CallbackParams], list[AnyItem]]]] = []
         if specified.switches["collect_input_data"]:
             self._wanted.append(("input data", _input_data))
         if specified.switches["collect_metric"]:
             self._wanted += [("loss", _loss), ("learning rate", self._learning_rates)]
         if specified.histograms:
             self._wanted.append(("histograms of weights", self._histograms))
-        self._optimizer: Any = None
-        self._weights: list[tuple[str, str, Any]] | None = None
+        self._optimizer: nn.Cell | None = None
+        self._weights: list[tuple[str, str, mindspore.Parameter]] | None = None
 
-    def attempt(self, subject: str, get: Callable[..., Result], *arguments: Any) -> Result | None:
+    def attempt(self, subject: str, get: Callable[..., Result], *arguments: object) -> Result | None:
         """Return what a function returns; None if it raises, now or before."""
         if subject in self._given_up:
             return None
@@ -68,25 +71,25 @@ class Collectors:
 
     # ------------------------------------------------------------------ at a step
 
-    def values(self, params: Any) -> list[AnyItem]:
+    def values(self, params: CallbackParams) -> list[AnyItem]:
         """Return input pictures, loss, learning rate and histograms. Arrays are views: the write copies them."""
         items: list[AnyItem] = []
         for subject, get in self._wanted:
             items += self.attempt(subject, get, params) or ()
         return items
 
-    def _learning_rates(self, params: Any) -> list[AnyItem]:
+    def _learning_rates(self, params: CallbackParams) -> list[AnyItem]:
         rates = sources.learning_rates(self._optimizer_of(params))
         return [ScalarItem(tag, rate) for tag, rate in rates.items()]
 
-    def _histograms(self, params: Any) -> list[AnyItem]:
+    def _histograms(self, params: CallbackParams) -> list[AnyItem]:
         if self._weights is None:
             chosen = sources.weights(self._optimizer_of(params), self._specified.histogram_pattern)
             self._weights = [(f"histogram {tag!r}", tag, parameter) for tag, parameter in chosen]
         items = [self.attempt(name, _view, "histogram", tag, parameter) for name, tag, parameter in self._weights]
         return [item for item in items if item is not None]
 
-    def _optimizer_of(self, params: Any) -> Any:
+    def _optimizer_of(self, params: CallbackParams) -> nn.Cell:
         """Return the optimiser, which is looked for once: a network may have thousands of cells."""
         if self._optimizer is None:
             self._optimizer = sources.optimizer(params)
@@ -98,7 +101,7 @@ class Collectors:
 
     # ------------------------------------------------------------------ at an evaluation
 
-    def evaluation(self, params: Any) -> list[AnyItem]:
+    def evaluation(self, params: CallbackParams) -> list[AnyItem]:
         """Return each metric that is a number, and the lineage."""
         items: list[AnyItem | None] = []
         if self._specified.switches["collect_metric"]:
@@ -108,12 +111,12 @@ class Collectors:
             items.append(self.attempt("evaluation lineage", lambda: lineage.evaluation(params)))
         return [item for item in items if item is not None]
 
-    def _metric(self, name: Any, value: Any) -> AnyItem | None:
+    def _metric(self, name: object, value: object) -> AnyItem | None:
         return self.attempt(f"metric {name!r} as a scalar", lambda: _view("scalar", f"eval/{name}/auto", value))
 
     # ------------------------------------------------------------------ once in a training
 
-    def at_the_beginning(self, params: Any) -> list[AnyItem]:
+    def at_the_beginning(self, params: CallbackParams) -> list[AnyItem]:
         """Return the lineage that is known before the first step: a training that fails has its hyper-parameters."""
         if not self._tells_run:
             log.info("The first rank records the graph and the lineage; with on_every_rank=True this one does, too.")
@@ -129,7 +132,7 @@ class Collectors:
             items.append(self.attempt("train lineage", lambda: self._train_lineage(params)))
         return [item for item in items if item is not None]
 
-    def once(self, params: Any) -> list[AnyItem]:
+    def once(self, params: CallbackParams) -> list[AnyItem]:
         """Return the graph, which there is when the first step has ended."""
         if not (self._tells_run and self._specified.switches["collect_graph"]):
             return []
@@ -143,22 +146,22 @@ class Collectors:
         facts = provenance.provenance(self._specified.switches["collect_patch"])
         return MessageItem("custom_lineage_data", "custom_lineage_data", lineage_codec.ran_message(facts))
 
-    def at_the_end(self, params: Any, outputs: Any) -> list[AnyItem]:
+    def at_the_end(self, params: CallbackParams, outputs: object) -> list[AnyItem]:
         """Return the lineage of the training; `outputs` are those of the network in its last step."""
         if not (self._specified.switches["collect_train_lineage"] and self._tells_run):
             return []
         item = self.attempt("train lineage", lambda: self._train_lineage(params, outputs, is_over=True))
         return [item] if item is not None else []
 
-    def loss(self, outputs: Any) -> list[AnyItem]:
+    def loss(self, outputs: object) -> list[AnyItem]:
         """Return the loss in what the network gave, if losses are collected."""
         if not self._specified.switches["collect_metric"] or outputs is None:
             return []
-        return self.attempt("loss", _loss, SimpleNamespace(net_outputs=outputs)) or []
+        return self.attempt("loss", _loss_in, outputs) or []
 
-    def _train_lineage(self, params: Any, outputs: Any = None, is_over: bool = False) -> MessageItem:
+    def _train_lineage(self, params: CallbackParams, outputs: object = None, is_over: bool = False) -> MessageItem:
         optimizer = _if_there(lambda: self._optimizer_of(params))
-        loss = _if_there(lambda: sources.loss(SimpleNamespace(net_outputs=outputs))) if outputs is not None else None
+        loss = _if_there(lambda: sources.loss(outputs)) if outputs is not None else None
         if optimizer is None:
             return lineage.train(params, loss, None)
         initial = self.attempt("initial learning rate", self._history.initial_rate, optimizer)
@@ -171,12 +174,12 @@ class TrainingHistory:
     def __init__(self) -> None:
         #: What is not collected, and why.
         self.warned: set[tuple[str, str]] = set()
-        self._rates: list[tuple[weakref.ref[Any], float]] = []
+        self._rates: list[tuple[weakref.ref[nn.Cell], float]] = []
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_rates": []}  # a copy knows no optimisers
 
-    def initial_rate(self, optimizer: Any) -> float | None:
+    def initial_rate(self, optimizer: nn.Cell) -> float | None:
         """Return the learning rate that an optimiser had before its first step here, that of a schedule at step 0.
 
         It is that of the first group where there are several; None for one that cannot be computed.
@@ -198,21 +201,20 @@ def _if_there(get: Callable[[], Result]) -> Result | None:
         return None
 
 
-def _results(params: Any) -> dict[str, Any]:
+def _results(params: CallbackParams) -> dict[str, object]:
     return {**sources.metrics(params), **(sources.get(params, "eval_results") or {})}
 
 
-def _view(kind: str, tag: str, value: Any) -> AnyItem:
+def _view(kind: str, tag: str, value: object) -> AnyItem:
     """Return an item under a name that is the user's: one that no file can hold must not take its event along."""
     return convert.to_item(kind, validate.check_name(tag), value)
 
 
-def _input_data(params: Any) -> list[AnyItem]:
+def _input_data(params: CallbackParams) -> list[AnyItem]:
     images = sources.input_images(params)
     try:
-        if (
-            getattr(images, "ndim", _BATCH_DIMENSIONS) != _BATCH_DIMENSIONS
-        ):  # what else a recorder takes for one picture is a batch here
+        # What else a recorder takes for one picture is a batch here.
+        if getattr(images, "ndim", _BATCH_DIMENSIONS) != _BATCH_DIMENSIONS:
             raise ValueError(
                 f"The image 'input_data/auto' has shape {tuple(images.shape)}; expected a batch of pictures, "
                 "(N, C, H, W) or (N, H, W, C)."
@@ -224,11 +226,15 @@ def _input_data(params: Any) -> list[AnyItem]:
         ) from error
 
 
-def _loss(params: Any) -> list[AnyItem]:
-    return [ScalarItem("loss/auto", sources.loss(params))]
+def _loss(params: CallbackParams) -> list[AnyItem]:
+    return _loss_in(sources.get(params, "net_outputs"))
 
 
-def _graph(params: Any) -> MessageItem:
+def _loss_in(outputs: object) -> list[AnyItem]:
+    return [ScalarItem("loss/auto", sources.loss(outputs))]
+
+
+def _graph(params: CallbackParams) -> MessageItem:
     model = framework.model_of(params.train_network)
     if model is None:
         raise sources.Uncollectable("the network is not compiled; graphs exist in graph mode only")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import mindspore
 import numpy as np
@@ -42,7 +42,7 @@ _HINTS = {
 }  # fmt: skip
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> TypeGuard[mindspore.Tensor]:
     """Return True for a MindSpore tensor or parameter, and for the tensors that its operators hand out."""
     return callable(getattr(value, "asnumpy", None))
 
@@ -83,7 +83,7 @@ def to_array(value: Any, tag: str, kind: str = "tensor") -> tuple[NDArray[np.gen
     return np.ascontiguousarray(array, native).reshape(array.shape), native.name
 
 
-def _hint_of(value: Any) -> str:
+def _hint_of(value: object) -> str:
     """Return what to do with an object that is neither a tensor nor an array nor a number, as a sentence."""
     if isinstance(value, (str, bytes)):
         return f" {_OF_TEXTS}"
@@ -116,18 +116,18 @@ def _without_mask(value: Any, tag: str, kind: str) -> NDArray[Any]:
     return result
 
 
-def _is_bfloat16(tensor: Any) -> bool:
+def _is_bfloat16(tensor: mindspore.Tensor) -> bool:
     dtype = tensor.dtype  # MindSpore has one object a type; to compare two takes as long as a small copy
     return dtype is _BFLOAT16_TYPE if type(tensor) in _TENSORS else bool(dtype == _BFLOAT16_TYPE)
 
 
-def _as_float32(tensor: Any) -> NDArray[np.float32]:
+def _as_float32(tensor: mindspore.Tensor) -> NDArray[np.float32]:
     wrapped = tensor if isinstance(tensor, mindspore.Tensor) else mindspore.Tensor(tensor)
     result: NDArray[np.float32] = wrapped.astype(mindspore.float32).asnumpy()
     return result
 
 
-def to_item(kind: str, tag: str, value: Any) -> ScalarItem | ArrayItem:
+def to_item(kind: str, tag: str, value: object) -> ScalarItem | ArrayItem:
     """Make a scalar, an image, a tensor or a histogram of a value.
 
     Raises:
@@ -183,7 +183,7 @@ def _int_to_float(value: int, tag: str) -> float:
         raise ValueError(f"The scalar {tag!r} has {bits} bits; expected what a float64 can hold.") from None
 
 
-def to_image(value: Any, tag: str) -> NDArray[np.generic]:
+def to_image(value: object, tag: str) -> NDArray[np.generic]:
     """Return pictures as an array of shape (N, C, H, W), C being 1 or 3.
 
     One picture is (H, W), (C, H, W) or (H, W, C), and a batch (N, C, H, W) or (N, H, W, C). Where both places could be
@@ -219,7 +219,7 @@ def to_image(value: Any, tag: str) -> NDArray[np.generic]:
     )
 
 
-def to_text(value: Any, tag: str) -> Text:
+def to_text(value: object, tag: str) -> Text:
     """Return a text, or a list or array of texts.
 
     Raises:
@@ -247,7 +247,7 @@ def to_text(value: Any, tag: str) -> Text:
     return Text(value)
 
 
-def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
+def _objects(values: Sequence[object]) -> NDArray[np.object_]:
     """Return a flat array of the elements; NumPy would make more dimensions of elements that are sequences."""
     array = np.empty(len(values), object)
     for index, value in enumerate(values):

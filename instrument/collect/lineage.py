@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import mindspore.dataset
 import numpy as np
+from mindspore import nn
 from mindspore.nn.loss.loss import LossBase
 from mindspore.train import ModelCheckpoint
 
-from instrument.codec import lineage as codec
-from instrument.codec import schema
-from instrument.codec.lineage import CustomValue
+from instrument.codec.lineage import CustomValue, encode_session_end
+from instrument.codec.message import Element, Value
+from instrument.codec.schema import MINDSPORE
 from instrument.collect import convert, sources
-from instrument.values import MessageItem
+from instrument.collect.sources import CallbackParams, Dataset
+from instrument.values import SESSION_END, Event, MessageItem
+from instrument.write.sink import Sink
 
 log = logging.getLogger("instrument")
 
@@ -30,14 +34,9 @@ _IN_VARIABLE = f"{HYPER_CONFIG_VARIABLE}'s custom_lineage_data"
 _INT32 = range(-(2**31), 2**31)
 
 
-def _set(message: Any, **fields: Any) -> None:
-    """Set the fields that are known; numbers are clipped to what the schema's int32 holds."""
-    for name, value in fields.items():
-        if value is None:
-            continue
-        if isinstance(value, int) and name != "size":
-            value = min(max(value, _INT32[0]), _INT32[-1])
-        setattr(message, name, _valid(value) if isinstance(value, str) else value)
+def _int32(number: int | None) -> int | None:
+    """Return a number clipped to what the schema's int32 holds."""
+    return None if number is None else min(max(number, _INT32[0]), _INT32[-1])
 
 
 def _valid(text: str) -> str:
@@ -46,54 +45,60 @@ def _valid(text: str) -> str:
 
 
 def train(
-    params: Any, loss: float | None, opt: Any, initial_rate: float | None = None, last_rate: float | None = None
+    params: CallbackParams,
+    loss: float | None,
+    opt: nn.Cell | None,
+    initial_rate: float | None = None,
+    last_rate: float | None = None,
 ) -> MessageItem:
     """Describe where the trained model comes from.
 
     `loss` and `last_rate`, the learning rate, are those of the last step; None while there is none. `opt` is the
     optimiser; None where there is none. `initial_rate` is the rate that it began with, if that is not to be asked for.
     """
-    message = schema.message_class("TrainLineage")()
     if initial_rate is None and opt is not None:
         initial_rate = first_rate(opt, is_initial=True)
     checkpoint = _checkpoint(params)
     batch_size = _batch_size(params.train_dataset)
-    _set(
-        message.hyper_parameters,
-        optimizer=type(opt).__name__ if opt is not None else None,
-        learning_rate=initial_rate,
-        loss_function=_loss_function(params),
-        epoch=params.epoch_num,
-        parallel_mode=str(params.parallel_mode),
-        device_num=params.device_number,
-        batch_size=batch_size,
+    data = MINDSPORE.type("TrainLineage").encode(
+        hyper_parameters={
+            "optimizer": type(opt).__name__ if opt is not None else None,
+            "learning_rate": initial_rate,
+            "loss_function": _loss_function(params),
+            "epoch": _int32(params.epoch_num),
+            "parallel_mode": str(params.parallel_mode),
+            "device_num": _int32(params.device_number),
+            "batch_size": _int32(batch_size),
+        },
+        train_dataset={
+            "train_dataset_path": _dataset_path(params.train_dataset),
+            "train_dataset_size": _dataset_size(params.train_dataset, batch_size),
+        },
+        algorithm={"network": type(params.network).__name__, "loss": loss},
+        # The path is a JSON object in MindSpore's files; null while no checkpoint was saved.
+        model={
+            "path": json.dumps({"ckpt": checkpoint}),
+            "size": os.path.getsize(checkpoint) if checkpoint else 0,
+        },
+        last_learning_rate=last_rate,
     )
-    _set(
-        message.train_dataset,
-        train_dataset_path=_dataset_path(params.train_dataset),
-        train_dataset_size=_dataset_size(params.train_dataset, batch_size),
-    )
-    _set(message.algorithm, network=type(params.network).__name__, loss=loss)
-    # The path is a JSON object in MindSpore's files; null while no checkpoint was saved.
-    _set(message.model, path=json.dumps({"ckpt": checkpoint}), size=os.path.getsize(checkpoint) if checkpoint else 0)
-    data = codec.with_last_rate(message.SerializeToString(), last_rate)
     return MessageItem("train_lineage", "train_lineage", data)
 
 
-def evaluation(params: Any) -> MessageItem:
+def evaluation(params: CallbackParams) -> MessageItem:
     """Describe what an evaluation measured, and on what."""
-    message = schema.message_class("EvaluationLineage")()
-    _set(message, metric=json.dumps({str(name): plain(value) for name, value in sources.metrics(params).items()}))
     dataset = params.valid_dataset
-    _set(
-        message.valid_dataset,
-        valid_dataset_path=_dataset_path(dataset),
-        valid_dataset_size=_dataset_size(dataset, _batch_size(dataset)),
+    data = MINDSPORE.type("EvaluationLineage").encode(
+        metric=json.dumps({str(name): plain(value) for name, value in sources.metrics(params).items()}),
+        valid_dataset={
+            "valid_dataset_path": _dataset_path(dataset),
+            "valid_dataset_size": _dataset_size(dataset, _batch_size(dataset)),
+        },
     )
-    return MessageItem("eval_lineage", "eval_lineage", message.SerializeToString())
+    return MessageItem("eval_lineage", "eval_lineage", data)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return a metric as JSON has it: numbers, lists and dictionaries of them; anything else as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -107,7 +112,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, bool, int, float, type(None))) else str(value)
 
 
-def first_rate(opt: Any, is_initial: bool = False) -> float | None:
+def first_rate(opt: nn.Cell, is_initial: bool = False) -> float | None:
     """Return the learning rate, of the first group where there are several; None where it cannot be computed."""
     try:
         return next(iter(sources.learning_rates(opt, is_initial).values()))
@@ -115,7 +120,7 @@ def first_rate(opt: Any, is_initial: bool = False) -> float | None:
         return None
 
 
-def _loss_function(params: Any) -> str | None:
+def _loss_function(params: CallbackParams) -> str | None:
     if (loss_fn := sources.get(params, "loss_fn")) is not None:
         return type(loss_fn).__name__
     for _, cell in params.train_network.cells_and_names():
@@ -124,7 +129,7 @@ def _loss_function(params: Any) -> str | None:
     return None
 
 
-def _checkpoint(params: Any) -> str | None:
+def _checkpoint(params: CallbackParams) -> str | None:
     """Return the newest file of the last `ModelCheckpoint` among the callbacks."""
     path = ""
     for callback in sources.get(params, "list_callback", ()):
@@ -133,22 +138,22 @@ def _checkpoint(params: Any) -> str | None:
     return os.path.realpath(path) if path and os.path.exists(path) else None
 
 
-def _batch_size(dataset: Any) -> int:
+def _batch_size(dataset: Dataset) -> int:
     return int(dataset.get_batch_size())
 
 
-def _dataset_size(dataset: Any, batch_size: int) -> int:
-    return int(dataset.get_dataset_size()) * batch_size
+def _dataset_size(dataset: Dataset, batch_size: int) -> int | None:
+    return _int32(int(dataset.get_dataset_size()) * batch_size)
 
 
-def _dataset_path(dataset: Any) -> str | None:
-    """Return the directory that the data was read from, of the first source that has one."""
+def _dataset_path(dataset: Dataset) -> str | None:
+    """Return the directory that the data was read from, of the first source that has one, as a file can hold it."""
     for attribute in ("dataset_dir", "dataset_files", "dataset_file"):
         path = getattr(dataset, attribute, None)
         if path and not isinstance(path, str):
             path = next(iter(path))
         if path:
-            return os.path.dirname(path) if os.path.isfile(path) else str(path)
+            return _valid(os.path.dirname(path) if os.path.isfile(path) else str(path))
     for child in getattr(dataset, "children", ()):
         if (path := _dataset_path(child)) is not None:
             return path
@@ -158,7 +163,7 @@ def _dataset_path(dataset: Any) -> str | None:
 # ---------------------------------------------------------------- the dataset graph
 
 
-def dataset_graph(dataset: Any) -> MessageItem:
+def dataset_graph(dataset: Dataset) -> MessageItem:
     """Describe the pipeline of a dataset: sources, transforms and their parameters.
 
     Raises:
@@ -168,62 +173,73 @@ def dataset_graph(dataset: Any) -> MessageItem:
         tree = mindspore.dataset.serialize(dataset)
     except Exception as error:  # whatever a user's Python transforms raise when MindSpore looks into them
         raise sources.Uncollectable(f"MindSpore cannot describe the dataset: {error}") from error
-    message = schema.message_class("DatasetGraph")()
-    _fill_dataset(message, tree)
-    return MessageItem("dataset_graph", "dataset_graph", message.SerializeToString(deterministic=True))
+    data = MINDSPORE.type("DatasetGraph").encode(**_dataset(tree))
+    return MessageItem("dataset_graph", "dataset_graph", data)
 
 
-def _fill_dataset(message: Any, tree: Mapping[str, Any]) -> None:
-    for child in tree.get("children") or ():
-        if child:
-            _fill_dataset(message.children.add(), child)
+def _dataset(tree: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the fields of a `DatasetGraph`."""
+    operations: list[Element] = []
+    sampler: Value = None
+    others: dict[str, object] = {}
     for key, value in tree.items():
-        if key == "children":
-            continue
         if key == "operations" and value:
-            for operation in value:
-                _fill_operation(message.operations.add(), operation or {})
+            operations += [_operation(operation or {}) for operation in value]
         elif key == "sampler" and value:
-            _fill_operation(message.sampler, value)
-        else:
-            _fill_parameter(message.parameter, key, value)
+            sampler = _operation(value)
+        elif key != "children":
+            others[key] = value
+    children: list[Element] = [_dataset(child) for child in tree.get("children") or () if child]
+    return {"children": children, "parameter": _parameters(others), "operations": operations, "sampler": sampler}
 
 
-def _fill_operation(message: Any, operation: Mapping[str, Any]) -> None:
+def _operation(operation: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the fields of an `Operation`."""
+    size: list[Element] = []
+    weights: list[Element] = []
+    others: dict[str, object] = {}
     for key, value in operation.items():
-        if isinstance(value, (list, tuple)) and value and all(_is_int(element) for element in value):
-            message.size.extend(int(element) for element in value)
+        if isinstance(value, (list, tuple)) and value and all(map(_is_int, value)):
+            size += map(int, value)
         elif isinstance(value, (list, tuple)) and value and all(map(_is_weight, value)):
-            message.weights.extend(float(element) for element in value)
+            weights += map(float, value)
         else:
-            _fill_parameter(message.operationParam, key, value)
+            others[key] = value
+    return {"operationParam": _parameters(others), "size": size, "weights": weights}
 
 
-def _is_weight(value: Any) -> bool:
+def _is_weight(value: object) -> bool:
     return isinstance(value, Real) and _fits_double(value)
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: object) -> bool:
     return isinstance(value, Integral) and int(value) in _INT32
 
 
-def _fill_parameter(message: Any, key: str, value: Any) -> None:
-    key = _valid(key)
+def _parameters(values: Mapping[str, object]) -> dict[str, Value] | None:
+    """Return the fields of an `OperationParameter`, the entries of each map in the order of their keys."""
+    maps: dict[str, dict[str, Element]] = {}
+    for key, value in values.items():
+        name, element = _parameter(value)
+        maps.setdefault(name, {})[_valid(key)] = element
+    names = ("mapStr", "mapStrList", "mapBool", "mapInt", "mapDouble")
+    return {name: dict(sorted(maps[name].items())) for name in names if name in maps} or None
+
+
+def _parameter(value: object) -> tuple[str, Element]:
+    """Return the map that holds a parameter, and what stands for it there."""
     if isinstance(value, bool):
-        message.mapBool[key] = value
-    elif _is_int(value):
-        message.mapInt[key] = int(value)
-    elif isinstance(value, Real) and _fits_double(value):
-        message.mapDouble[key] = float(value)
-    elif isinstance(value, (list, tuple)):
-        message.mapStrList[key].strValue.extend("" if element is None else _json(element) for element in value)
-    elif isinstance(value, Mapping):
-        message.mapStr[key] = _json(value)
-    else:
-        message.mapStr[key] = _valid(str(value))
+        return "mapBool", value
+    if isinstance(value, Integral) and int(value) in _INT32:
+        return "mapInt", int(value)
+    if isinstance(value, Real) and _fits_double(value):
+        return "mapDouble", float(value)
+    if isinstance(value, (list, tuple)):
+        return "mapStrList", {"strValue": ["" if element is None else _json(element) for element in value]}
+    return "mapStr", _json(value) if isinstance(value, Mapping) else _valid(str(value))
 
 
-def _fits_double(value: Any) -> bool:
+def _fits_double(value: Real) -> bool:
     try:
         float(value)
     except OverflowError:
@@ -231,14 +247,14 @@ def _fits_double(value: Any) -> bool:
     return True
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, default=str)
 
 
 # ---------------------------------------------------------------- custom lineage
 
 
-def check_custom(values: Any, name: str) -> dict[str, CustomValue]:
+def check_custom(values: object, name: str) -> dict[str, CustomValue]:
     """Return a user's own lineage: text keys; text, int or float values (NumPy's too).
 
     Raises:
@@ -250,7 +266,7 @@ def check_custom(values: Any, name: str) -> dict[str, CustomValue]:
     return dict(_check_entry(key, value, name) for key, value in values.items())
 
 
-def _check_entry(key: Any, value: Any, name: str) -> tuple[str, CustomValue]:
+def _check_entry(key: object, value: object, name: str) -> tuple[str, CustomValue]:
     if not isinstance(key, str):
         raise TypeError(f"{name} has the key {key!r} of type {type(key).__name__}; expected str.")
     if isinstance(value, np.generic):
@@ -291,3 +307,29 @@ def from_environment() -> dict[str, CustomValue]:
         except (ValueError, TypeError) as error:
             log.warning("One entry of %s is not used: %s", HYPER_CONFIG_VARIABLE, error)
     return result
+
+
+# ---------------------------------------------------------------- TensorBoard's page of hyper-parameters
+
+_STARTS = frozenset({"train_lineage", "custom_lineage_data"})
+
+
+class HparamsSession:
+    """Note whether a recorder writes hyper-parameters, and tell TensorBoard's page of them how the run ended."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._has_begun = False
+
+    def note(self, event: Event) -> None:
+        """Look at an event that is written."""
+        self._step = event.step
+        self._has_begun = self._has_begun or any(item.kind in _STARTS for item in event.items)
+
+    def end(self, sink: Sink, is_success: bool) -> None:
+        """Write the session's end, once, if there were hyper-parameters."""
+        if self._has_begun:
+            self._has_begun = False
+            now = time.time()
+            item = MessageItem(SESSION_END, "", encode_session_end(is_success, now))
+            sink.write(Event(self._step, now, [item]))

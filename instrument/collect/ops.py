@@ -111,7 +111,7 @@ def gather(step: int | None = None) -> None:
             _hand_over(match["kind"].lower(), match["tag"], tensor, match["flags"] or "")
 
 
-def _hand_over(kind: str, tag: str, value: Any, flags: str = "") -> None:
+def _hand_over(kind: str, tag: str, value: object, flags: str = "") -> None:
     """Give every open inbox a copy of the value. What cannot be recorded is said once and stops nothing."""
     if _ignoring:
         return
@@ -134,7 +134,7 @@ def _warn_once(kind: str, tag: str, text: str, *arguments: object) -> None:
         log.warning(text, *arguments)
 
 
-def _make_item(kind: str, tag: str, value: Any, flags: str) -> ScalarItem | ArrayItem:
+def _make_item(kind: str, tag: str, value: object, flags: str) -> ScalarItem | ArrayItem:
     """Make an item that shares no memory with the value.
 
     Raises:

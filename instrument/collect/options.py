@@ -72,31 +72,25 @@ class RecordOptions:
 
     @classmethod
     def check(
-        cls, log_dir: Any, file_prefix: Any, file_suffix: Any, num_process: Any, max_file_size: Any,
+        cls, log_dir: object, file_prefix: object, file_suffix: object, num_process: object, max_file_size: object,
         raise_exception: object, export_options: object, on_full: object, queue_bytes: object,
         system_metrics: object = False, dialect: object = MINDSPORE.dialect,
     ) -> RecordOptions:  # fmt: skip
         """Check the options; raise `TypeError`, `ValueError`, or `ImportError` if psutil is needed and missing."""
-        for name, part in (("file_prefix", file_prefix), ("file_suffix", file_suffix)):
-            if not isinstance(part, str):
-                raise TypeError(f"{name} is a {type(part).__name__}; expected str.")
-            if _NAME_PART.fullmatch(part) is None:
-                raise ValueError(f"{name} is {part!r}; expected only letters, digits and the characters . _ -")
-        if file_suffix.endswith("_lineage"):
-            raise ValueError(
-                f"file_suffix is {file_suffix!r}; expected another end than '_lineage', which marks lineage."
-            )
+        prefix, suffix = _name_part("file_prefix", file_prefix), _name_part("file_suffix", file_suffix)
+        if suffix.endswith("_lineage"):
+            raise ValueError(f"file_suffix is {suffix!r}; expected another end than '_lineage', which marks lineage.")
         if on_full not in ("block", "drop"):
             raise ValueError(f"on_full is {on_full!r}; expected 'block' (wait for room) or 'drop' (count and go on).")
-        if dialect not in LAYOUTS:
+        if not isinstance(dialect, str) or dialect not in LAYOUTS:
             raise ValueError(
                 f"dialect is {dialect!r}; expected 'mindspore' (MindInsight's files), 'tensorboard', or 'both'."
             )
         system_interval = check_interval(system_metrics)
         return cls(
             check_directory("log_dir", log_dir),
-            file_prefix,
-            file_suffix,
+            prefix,
+            suffix,
             default_processes() if num_process is None else check_int("num_process", num_process, 0),
             None if max_file_size is None else check_int("max_file_size", max_file_size, 1),
             check_bool("raise_exception", raise_exception),
@@ -129,6 +123,14 @@ class RecordOptions:
             raise type(error)(error.errno, reason, self.directory) from error
 
 
+def _name_part(name: str, part: object) -> str:
+    if not isinstance(part, str):
+        raise TypeError(f"{name} is a {type(part).__name__}; expected str.")
+    if _NAME_PART.fullmatch(part) is None:
+        raise ValueError(f"{name} is {part!r}; expected only letters, digits and the characters . _ -")
+    return part
+
+
 def wants_npy(export_options: object) -> bool:
     """Return True if tensors are exported as `.npy`; raise for options that do not exist."""
     if export_options is None:
@@ -159,9 +161,9 @@ class CollectorOptions:
 
     @classmethod
     def check(
-        cls, summary_dir: Any, collect_freq: Any, num_process: Any, collect_specified_data: Any,
+        cls, summary_dir: object, collect_freq: object, num_process: object, collect_specified_data: object,
         keep_default_action: object, custom_lineage_data: object, collect_tensor_freq: object, max_file_size: object,
-        export_options: object, on_full: object, system_metrics: Any, on_every_rank: object, dialect: object,
+        export_options: object, on_full: object, system_metrics: bool | float, on_every_rank: object, dialect: object,
     ) -> CollectorOptions:  # fmt: skip
         """Raise `TypeError` or `ValueError` for the first wrong option."""
         directory = check_directory("summary_dir", summary_dir)
@@ -173,16 +175,13 @@ class CollectorOptions:
             "num_process": num_process, "max_file_size": max_file_size, "export_options": export_options,
             "on_full": on_full, "dialect": dialect,
         }  # fmt: skip
-        collect_freq = check_int("collect_freq", collect_freq, 1)
-        if collect_tensor_freq is not None:
-            collect_tensor_freq = check_int("collect_tensor_freq", collect_tensor_freq, 1)
+        freq = check_int("collect_freq", collect_freq, 1)
+        tensor_freq = None if collect_tensor_freq is None else check_int("collect_tensor_freq", collect_tensor_freq, 1)
         specified = Specified.check(collect_specified_data, keep_default_action)
-        on_every_rank = check_bool("on_every_rank", on_every_rank)
+        everywhere = check_bool("on_every_rank", on_every_rank)
         custom = {} if custom_lineage_data is None else lineage.check_custom(custom_lineage_data, "custom_lineage_data")
-        return cls(
-            directory, arguments, system_metrics, collect_freq, collect_tensor_freq, specified,
-            {**lineage.from_environment(), **custom}, on_every_rank,
-        )  # fmt: skip
+        custom = {**lineage.from_environment(), **custom}
+        return cls(directory, arguments, system_metrics, freq, tensor_freq, specified, custom, everywhere)
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,17 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NoReturn, SupportsIndex
 
 import numpy as np
+from mindspore import nn
 from numpy.typing import NDArray
 
 from instrument import forks, framework
 from instrument.collect import ops, validate
 from instrument.collect import system_metrics as metrics_thread
 from instrument.collect.convert import to_array, to_image, to_scalar
-from instrument.collect.hparams import HparamsSession
+from instrument.collect.lineage import HparamsSession
 from instrument.collect.options import RecordOptions
 from instrument.collect.pending import Pending, ValueWarnings, warn_of_unrecorded
 from instrument.collect.system_metrics import SystemMetrics
@@ -91,7 +92,7 @@ class SummaryRecord:
         file_prefix: str = "events",
         file_suffix: str = "_MS",
         num_process: int | None = None,
-        network: Any = None,
+        network: nn.Cell | None = None,
         max_file_size: int | None = None,
         raise_exception: bool = False,
         export_options: dict[str, str | None] | None = None,
@@ -151,7 +152,7 @@ class SummaryRecord:
         self._mode = mode
         self.inbox.is_open = mode == "train"
 
-    def add_value(self, plugin: str, name: str, value: Any) -> None:
+    def add_value(self, plugin: str, name: str, value: object) -> None:
         """Add a value to the next `record`. The value is copied: what becomes of it later changes nothing.
 
         Args:
@@ -200,7 +201,9 @@ class SummaryRecord:
         if is_second:
             self._warnings.warn_of_second(plugin, name)
 
-    def record(self, step: int, train_network: Any = None, plugin_filter: Callable[[str], bool] | None = None) -> bool:
+    def record(
+        self, step: int, train_network: nn.Cell | None = None, plugin_filter: Callable[[str], bool] | None = None
+    ) -> bool:
         """Hand over everything added since the last call, and in mode `"train"` what summary operators left.
 
         Args:
@@ -241,7 +244,7 @@ class SummaryRecord:
             finally:
                 self._is_busy = False
 
-    def _record(self, step: int, train_network: Any, plugin_filter: Callable[[str], bool] | None) -> bool:
+    def _record(self, step: int, train_network: nn.Cell | None, plugin_filter: Callable[[str], bool] | None) -> bool:
         if self._network is not None:
             self._add_graph(train_network)
         ops.gather(step)
@@ -270,7 +273,7 @@ class SummaryRecord:
         """
         self.close_as(End(FINISHED))
 
-    def __reduce_ex__(self, _protocol: Any) -> Any:
+    def __reduce_ex__(self, _protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
             "A SummaryRecord cannot be pickled or copied, as it holds open files and processes. Make one in each "
             "process that records; several may record into one directory."
@@ -368,7 +371,7 @@ class SummaryRecord:
             finally:
                 self._is_busy = is_inside
 
-    def _add_graph(self, train_network: Any) -> None:
+    def _add_graph(self, train_network: nn.Cell | None) -> None:
         model = framework.optimized_model_of(self._network) or framework.optimized_model_of(train_network)
         if model is not None:
             self._network = None  # once is enough, and the network must not live as long as its recorder

@@ -8,13 +8,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import mindspore
 import numpy as np
 from mindspore import nn
+from numpy.typing import NDArray
 
 from instrument.collect import convert
+
+
+class Dataset(Protocol):
+    """A MindSpore dataset; what only some kinds have, such as `dataset_dir`, is asked for by name."""
+
+    def get_batch_size(self) -> int: ...
+
+    def get_dataset_size(self) -> int: ...
+
+
+class CallbackParams(Protocol):
+    """What MindSpore tells callbacks in every training or evaluation; `get` asks for what may be missing."""
+
+    cur_step_num: int
+    cur_epoch_num: int
+    epoch_num: int
+    parallel_mode: object
+    device_number: int
+    network: nn.Cell
+    train_network: nn.Cell
+    train_dataset: Dataset
+    valid_dataset: Dataset
+
+
+class RunContext(Protocol):
+    """What MindSpore hands to the hooks of a callback."""
+
+    def original_args(self) -> CallbackParams: ...
+
 
 #: Without a regular expression, histograms are collected of so many parameters.
 DEFAULT_PARAMETERS = 5
@@ -24,7 +54,7 @@ class Uncollectable(Exception):
     """What was asked for is not there, or not of a kind that can be recorded."""
 
 
-def get(params: Any, name: str, default: Any = None) -> Any:
+def get(params: object, name: str, default: object = None) -> Any:
     """Return a callback parameter, or the default. MindSpore's parameters raise `KeyError` for what they lack."""
     try:
         value = getattr(params, name)
@@ -33,7 +63,7 @@ def get(params: Any, name: str, default: Any = None) -> Any:
     return default if value is None else value
 
 
-def steps_between_hooks(params: Any) -> int:
+def steps_between_hooks(params: CallbackParams) -> int:
     """Return how often step hooks come: in dataset sink mode, once for all steps that are sunk together."""
     if get(params, "dataset_sink_mode"):
         for name in ("sink_size", "batch_num"):
@@ -43,12 +73,11 @@ def steps_between_hooks(params: Any) -> int:
     return 1
 
 
-def loss(params: Any) -> float:
-    """Return the loss of a step: the network's output or its first element, the mean of a vector (as in `LossMonitor`).
+def loss(output: object) -> float:
+    """Return the loss in what a network gave: the output or its first element, the mean of a vector (as `LossMonitor`).
 
     A dictionary's loss is its `"loss"` entry.
     """
-    output = get(params, "net_outputs")
     if isinstance(output, Mapping):
         output = output.get("loss")
     while isinstance(output, (list, tuple)) and output:
@@ -68,7 +97,7 @@ def loss(params: Any) -> float:
     return float(np.mean(array))
 
 
-def optimizer(params: Any) -> Any:
+def optimizer(params: CallbackParams) -> nn.Cell:
     """Return the optimiser that the model was given, or the one inside the network."""
     candidate = get(params, "optimizer")
     if candidate is None and (network := get(params, "train_network")) is not None:
@@ -82,7 +111,7 @@ def optimizer(params: Any) -> Any:
     return candidate
 
 
-def learning_rates(opt: Any, is_initial: bool = False) -> dict[str, float]:
+def learning_rates(opt: nn.Cell, is_initial: bool = False) -> dict[str, float]:
     """Return the learning rate of the step that has just ended, by tag; one a group if groups have their own.
 
     With `is_initial` the first rate of a schedule; a rate without one is what it is now.
@@ -100,7 +129,7 @@ def learning_rates(opt: Any, is_initial: bool = False) -> dict[str, float]:
     return {f"learning_rate/group{index}/auto": value for index, value in enumerate(values)}
 
 
-def _rate_at(rate: Any, opt: Any, is_initial: bool) -> float:
+def _rate_at(rate: object, opt: nn.Cell, is_initial: bool) -> float:
     if isinstance(rate, nn.Cell):
         # A dynamic rate was computed from the global step before the optimiser counted it up.
         has_step = hasattr(opt, "global_step") and not is_initial
@@ -120,7 +149,7 @@ def _rate_at(rate: Any, opt: Any, is_initial: bool) -> float:
         raise Uncollectable(str(error)) from error
 
 
-def input_images(params: Any) -> Any:
+def input_images(params: CallbackParams) -> mindspore.Tensor | NDArray[np.generic]:
     """Return the first column of the batch that the step was given."""
     element = get(params, "train_dataset_element")
     if isinstance(element, Mapping):
@@ -133,7 +162,7 @@ def input_images(params: Any) -> Any:
     return element
 
 
-def weights(opt: Any, pattern: re.Pattern[str] | None) -> Iterator[tuple[str, Any]]:
+def weights(opt: nn.Cell, pattern: re.Pattern[str] | None) -> Iterator[tuple[str, mindspore.Parameter]]:
     """Yield tag and tensor of the parameters whose name `pattern` matches at its start, or of the first five."""
     parameters = list(opt.parameters)
     if pattern is None:
@@ -146,7 +175,7 @@ def weights(opt: Any, pattern: re.Pattern[str] | None) -> Iterator[tuple[str, An
         yield f"{parameter.name}/auto", parameter
 
 
-def metrics(params: Any) -> dict[str, Any]:
+def metrics(params: CallbackParams) -> dict[str, object]:
     """Return the metrics of the evaluation that has just ended, by name."""
     results = get(params, "metrics")
     if not isinstance(results, Mapping):
@@ -154,7 +183,7 @@ def metrics(params: Any) -> dict[str, Any]:
     return dict(results)
 
 
-def innermost_network(network: Any) -> Any:
+def innermost_network(network: nn.Cell) -> nn.Cell:
     """Return the user's network inside the cells that train it (loss, optimiser, scaling)."""
     for _, cell in network.cells_and_names():
         if hasattr(cell, "_backbone"):

@@ -16,7 +16,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 from instrument.collect.system import System, load_psutil
 from instrument.values import Event
@@ -37,7 +36,7 @@ Sample = dict[str, float]
 Write = Callable[[Event], None]
 
 
-def check_interval(value: Any) -> float | None:
+def check_interval(value: object) -> float | None:
     """Return the seconds between two samples for the option `system_metrics`, None for False.
 
     Raises:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import mindspore
 import numpy as np
 
 from instrument.codec import graph as graph_codec
 from instrument.codec import lineage as lineage_codec
-from instrument.codec import schema
 from instrument.codec import text as text_codec
+from instrument.codec.schema import MINDSPORE
 from instrument.collect import convert, lineage, sources
 from instrument.errors import CorruptMessage
 from instrument.values import LINEAGE_KINDS, MessageItem
@@ -40,7 +39,7 @@ def check_name(name: object) -> str:
     return str.__str__(name)  # marshal takes no subclass, and NumPy's for a buffer of bytes
 
 
-def check_step(step: Any) -> int:
+def check_step(step: object) -> int:
     """Return a step as an int: of an integer, or of a tensor or array that holds one, such as `optimizer.global_step`.
 
     Raises:
@@ -59,7 +58,7 @@ def check_step(step: Any) -> int:
     return int(number)
 
 
-def check_network(name: str, network: object) -> Any:
+def check_network(name: str, network: object) -> mindspore.nn.Cell | None:
     if network is not None and not isinstance(network, mindspore.nn.Cell):
         raise TypeError(f"{name} is a {type(network).__name__}; expected a mindspore.nn.Cell or None.")
     return network
@@ -76,7 +75,7 @@ def check_record(train_network: object, plugin_filter: object) -> None:
         raise TypeError(f"plugin_filter is a {type(plugin_filter).__name__}; expected a function or None.")
 
 
-def check_callbacks(params: object, collector: type[Any]) -> None:
+def check_callbacks(params: object, collector: type[object]) -> None:
     """Refuse a second collector, which would fight over the summary operators' values and the files."""
     callbacks = sources.get(params, "list_callback") or []
     if sum(isinstance(callback, collector) for callback in callbacks) > 1:
@@ -129,8 +128,8 @@ def _message_bytes(value: object, message_name: str, name: str) -> bytes:
     else:
         raise TypeError(f"The value of {name!r} is a {given}; expected a {message_name} message or its bytes.")
     try:
-        schema.message_class(message_name).FromString(data)
-    except Exception as error:  # DecodeError's class depends on protobuf's implementation
+        MINDSPORE.type(message_name, raw=("TensorProto",)).decode(data)
+    except CorruptMessage as error:
         raise ValueError(f"The value of {name!r} is no {message_name} message: {error}") from error
     return data
 

@@ -40,7 +40,7 @@ from instrument.runs.run import Run, read_run
 PACKAGES = {
     "mindspore": "recording a training",
     "numpy": "",
-    "protobuf": "",
+    "protobuf": "MindSpore",
     "crc32c": "",
     "pillow": "pictures",
     "psutil": "system_metrics: the extra `system`",
@@ -48,7 +48,7 @@ PACKAGES = {
     "matplotlib": "pictures of landscapes: the extra `plot`",
     "pyarrow": "export to Parquet: the extra `parquet`",
 }
-_BASE = ("numpy", "protobuf", "crc32c")
+_BASE = ("numpy", "crc32c")
 _SECONDS = {"recording": 120.0, "training": 600.0}
 _LITTLE_ROOM_BYTES = 1 << 30
 _SHORT = 3

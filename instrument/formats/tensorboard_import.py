@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 from instrument.codec import event as codec
-from instrument.codec import lifecycle, lineage, schema, wire
+from instrument.codec import lifecycle, lineage, message, wire
 from instrument.codec.scalar import to_float32
+from instrument.codec.schema import MINDSPORE
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import frame, names
 from instrument.formats.job import Folder, Written
@@ -25,6 +26,12 @@ from instrument.values import Event, MessageItem
 _SHOWN_BUCKETS = 90
 #: The value of a hyper-parameter.
 Value = str | int | float
+#: Type by name of the fields of lineage that hold hyper-parameters.
+_FIELD_TYPES = {
+    row.name: row.type
+    for part in ("HyperParameters", "TrainDataset", "Algorithm")
+    for row in MINDSPORE.table[f"TrainLineage.{part}"]
+}
 
 
 class Imported(NamedTuple):
@@ -142,17 +149,18 @@ class _Import:
 
     def _messages(self, hparams: Mapping[str, Value | None]) -> dict[str, bytes]:
         """Return the hyper-parameters for which MindSpore's lineage has fields, and those that these do not hold."""
-        message = schema.message_class("TrainLineage")()
+        fields: dict[str, dict[str, message.Value]] = {}
+        for name, (outer, inner) in lineage.TRAIN_FIELDS.items():
+            if (held := _held(inner, hparams.get(name))) is not None:
+                fields.setdefault(outer, {})[inner] = held
         own: dict[str, Value] = {}
         for name, value in hparams.items():
-            outer, inner = lineage.TRAIN_FIELDS.get(name, ("", ""))
-            is_held = bool(outer) and _set(getattr(message, outer), inner, value)
             if value is None:
                 self._lost_hparams += 1
-            elif not is_held:
+            elif name not in lineage.TRAIN_FIELDS or not _is_exact(_held(lineage.TRAIN_FIELDS[name][1], value)):
                 own[name.encode("utf-8", "backslashreplace").decode()] = value
         custom = lineage.custom_message(own) if own else b""
-        return {"train_lineage": message.SerializeToString(), "custom_lineage_data": custom}
+        return {"train_lineage": MINDSPORE.type("TrainLineage").encode(**fields), "custom_lineage_data": custom}
 
     def left_out(self) -> list[str]:
         """Return in words what is left out, or not as it was."""
@@ -171,18 +179,27 @@ class _Import:
         return left_out
 
 
-def _set(message: Any, name: str, value: Any) -> bool:
-    """Set a field if it can hold a value; return True if it holds it exactly."""
-    try:
-        if isinstance(value, float) and value.is_integer() and name != "learning_rate":
-            value = int(value)
-        setattr(message, name, value)
-    except (TypeError, ValueError):
-        return False
-    if isinstance(value, float):
-        # A float32 that is written with few digits is meant to be those.
-        return to_float32(value) == value or float(f"{value:.7g}") == value
-    return True
+def _held(field: str, value: Value | None) -> Value | None:
+    """Return what a field of the lineage holds of a value, None if it can hold nothing of it."""
+    kind = _FIELD_TYPES[field]
+    if kind == "string":
+        return value if isinstance(value, str) and _is_unicode(value) else None
+    if kind == "float":
+        return float(value) if isinstance(value, (int, float)) else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return int(value) if isinstance(value, int) and -(2**31) <= value < 2**31 else None
+
+
+def _is_unicode(text: str) -> bool:
+    return text.encode("utf-8", "backslashreplace").decode() == text
+
+
+def _is_exact(held: Value | None) -> bool:
+    """Return True if a field holds a value as it is; a float32 of few digits is meant to be those."""
+    if isinstance(held, float):
+        return to_float32(held) == held or float(f"{held:.7g}") == held
+    return held is not None
 
 
 def _put(out: IO[bytes], payloads: list[wire.Pieces]) -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from instrument.codec import event as event_codec
 from instrument.codec import trace as trace_codec
 from instrument.errors import CorruptFrame, CorruptMessage, RecordingError
 from instrument.eventfile import frame
@@ -92,9 +91,7 @@ def _verify(path: str, begin: int, expected: Iterator[Trace]) -> None:
 
 def _written(path: str, begin: int) -> Iterator[Trace]:
     for payload in read_back(path, begin):
-        for _, _, kind, _, decode in event_codec.scan(payload):
-            if kind == TRACE_KIND:
-                yield decode()
+        yield from trace_codec.pieces(payload)
 
 
 def read_back(path: str, offset: int = 0) -> Iterator[memoryview]:

@@ -6,7 +6,7 @@ import math
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from instrument.codec import tensor_fields
+from instrument.codec import tensor
 from instrument.errors import CorruptMessage
 from instrument.events import ArrayItem, EncodedItem, Event, Item, MessageItem
 from instrument.ringfile.record import (
@@ -128,7 +128,7 @@ class _Part(NamedTuple):
         if not self.code:
             return MessageItem(self.kind, self.tag, bytes(data))
         if encodes and self.kind == "tensor" and self.code == "<f4" and self.dtype:
-            return EncodedItem(self.kind, self.tag, tensor_fields.content(self.dtype, self.shape, data, None))
+            return EncodedItem(self.kind, self.tag, tensor.content(self.dtype, self.shape, data, None))
         import numpy as np  # a worker that only ever sees scalars and tensors of float32 does without
 
         array: NDArray[np.generic] = np.ndarray(self.shape, self.code, data if self.length else None)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from instrument.codec import event, lineage
+from instrument.codec import lineage, outline
 from instrument.errors import CorruptMessage, InstrumentError, NoSuchRun
 from instrument.eventfile import file_kinds, frame, names
 from instrument.eventfile.access import OpenFile
@@ -106,7 +106,7 @@ def _check_frames(report: Report) -> None:
         for start, payload in payloads(block):
             report.frames += 1
             try:
-                report.values += sum(1 for _ in event.decode(payload))
+                report.values += sum(1 for _ in outline.records(payload))
             except CorruptMessage as error:
                 offset = block.base + start - frame.HEADER.size
                 whole = len(payload) + frame.OVERHEAD_BYTES

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from instrument.codec import event, graph, histogram, image, scalar, schema, tensor, wire
+from instrument.codec import event, graph, histogram, image, outline, scalar, tensor, wire
 from instrument.errors import CorruptMessage
 from instrument.values import (
     AnyItem,
@@ -25,6 +25,7 @@ from instrument.values import (
     ScalarItem,
     Tensor,
 )
+from tests import protobuf
 
 STEP, TIME = 7, 1_700_000_000.123456
 
@@ -34,7 +35,7 @@ def payloads(*items: AnyItem, step: int = STEP) -> list[bytes]:
 
 
 def records(payload: bytes) -> list[Record]:
-    return list(event.decode(memoryview(payload)))
+    return list(outline.records(memoryview(payload)))
 
 
 def scalar_item(tag: str, value: float) -> ScalarItem:
@@ -46,14 +47,14 @@ def array_item(kind: str, tag: str, array: NDArray[Any]) -> ArrayItem:
 
 
 def landscape_bytes() -> bytes:
-    message = schema.message_class("LossLandscape")()
+    message = protobuf.message_class("LossLandscape")()
     message.landscape.x.float_data.extend([1.0, 2.0])
     message.metadata.step_per_epoch = 3
     return bytes(message.SerializeToString())
 
 
 def graph_bytes(name: str) -> bytes:
-    message = schema.message_class("GraphProto")(name=name)
+    message = protobuf.message_class("GraphProto")(name=name)
     message.node.add(name="1", op_type="Add")
     return bytes(message.SerializeToString())
 
@@ -75,7 +76,7 @@ ALL_KINDS = [
 
 def message_of_all_kinds() -> Any:
     """The same event made with the message classes, field by field."""
-    message = schema.message_class("Event")(wall_time=TIME, step=STEP)
+    message = protobuf.message_class("Event")(wall_time=TIME, step=STEP)
     add = message.summary.value.add
     add(tag="loss", scalar_value=0.5)
     add(tag="tag with ünïcode/[:Scalar]", scalar_value=-math.inf)
@@ -109,13 +110,13 @@ def without_extensions(message: Any) -> bytes:
 def test_all_kinds_in_one_event_are_mindspores_bytes() -> None:
     """One event holds every kind; less our extensions it is, byte for byte, what the message classes write."""
     (payload,) = payloads(*ALL_KINDS)
-    parse = schema.message_class("Event").FromString
+    parse = protobuf.message_class("Event").FromString
     assert without_extensions(parse(payload)) == message_of_all_kinds().SerializeToString(deterministic=True)
 
 
 def test_our_bytes_are_canonical() -> None:
     """Parsed and serialised again by the message classes, an event is the same bytes, extensions included."""
-    parse = schema.message_class("Event").FromString
+    parse = protobuf.message_class("Event").FromString
     for payload in payloads(*ALL_KINDS, scalar_item("exact", 0.1), MessageItem("graph", "", graph_bytes("g"))):
         assert parse(payload).SerializeToString(deterministic=True) == payload
 
@@ -133,7 +134,7 @@ def test_without_extensions_not_a_byte_is_ours() -> None:
 def test_every_step_is_written(step: int) -> None:
     """The step stands in the bytes, 0 too, and comes back."""
     (payload,) = payloads(scalar_item("loss", 1.0), step=step)
-    message = schema.message_class("Event").FromString(payload)
+    message = protobuf.message_class("Event").FromString(payload)
     assert message.HasField("step")
     assert message.step == step
     assert payload == message.SerializeToString(deterministic=True)
@@ -143,7 +144,7 @@ def test_every_step_is_written(step: int) -> None:
 def test_the_version_event() -> None:
     """The first payload of a file is MindSpore's version, and no record."""
     payload = b"".join(event.encode_version(TIME))
-    message = schema.message_class("Event")(wall_time=TIME, version="MindSpore.Event:1")
+    message = protobuf.message_class("Event")(wall_time=TIME, version="MindSpore.Event:1")
     assert payload == message.SerializeToString()
     assert records(payload) == []
 
@@ -203,14 +204,14 @@ def test_random_scalars_come_back(rng: np.random.Generator) -> None:
         (payload,) = payloads(*items, step=step)
         expected = [Record(step, TIME, "scalar", item.tag, Scalar(item.value)) for item in items]
         assert records(payload) == expected
-        message = schema.message_class("Event").FromString(payload)
+        message = protobuf.message_class("Event").FromString(payload)
         assert message.SerializeToString(deterministic=True) == payload
 
 
 def test_a_graph_has_an_event_of_its_own() -> None:
     """A graph and values of one step are two payloads; the graph's tag is its own name."""
     first, second = payloads(scalar_item("loss", 1.0), MessageItem("graph", "ignored", graph_bytes("kernel_graph_1")))
-    message = schema.message_class("Event").FromString(first)
+    message = protobuf.message_class("Event").FromString(first)
     assert message.WhichOneof("what") == "graph_def"
     (record,) = records(first)
     assert (record.kind, record.tag, record.step) == ("graph", "kernel_graph_1", STEP)
@@ -264,20 +265,10 @@ def test_a_damaged_value_hides_none_before_it() -> None:
     good = scalar.encode_field("good", 1.0)
     bad = wire.delimited(1, wire.delimited(1, b"bad") + wire.delimited(8, b"\x09"))
     payload = wire.double(1, TIME) + wire.integer(2, STEP) + wire.delimited(5, good + bad + good)
-    decoding = event.decode(memoryview(payload))
+    decoding = outline.records(memoryview(payload))
     assert next(decoding) == Record(STEP, TIME, "scalar", "good", Scalar(1.0))
     with pytest.raises(CorruptMessage):
         next(decoding)
-
-
-def test_scanning_decodes_no_value() -> None:
-    """A scan gives tags and kinds of values whose content is damaged; asking for the content tells."""
-    bad = wire.delimited(1, wire.delimited(1, b"bad") + wire.delimited(8, b"\x09"))
-    payload = wire.double(1, TIME) + wire.delimited(5, bad)
-    ((step, wall_time, kind, tag, decode_value),) = event.scan(memoryview(payload))
-    assert (step, wall_time, kind, tag) == (0, TIME, "tensor", "bad")
-    with pytest.raises(CorruptMessage):
-        decode_value()
 
 
 def test_what_we_do_not_know_is_passed_over() -> None:

@@ -20,7 +20,6 @@ from instrument.codec import (
     lifecycle,
     lineage,
     outline,
-    schema,
     tensor,
     tensorboard_outline,
     tensorboard_values,
@@ -41,6 +40,7 @@ from instrument.values import (
     Tensor,
     Trace,
 )
+from tests import protobuf
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tensorboard"
 _CHANGES = 1500
@@ -60,12 +60,12 @@ def surface() -> LossSurface:
 
 
 def lineages() -> list[bytes]:
-    train = schema.message_class("TrainLineage")()
+    train = protobuf.message_class("TrainLineage")()
     train.hyper_parameters.optimizer, train.model.path = "Adam", '{"ckpt": "x"}'
-    dataset = schema.message_class("DatasetGraph")()
+    dataset = protobuf.message_class("DatasetGraph")()
     dataset.children.add().parameter.mapStrList["a"].strValue.append("b")
     dataset.operations.add().weights.append(0.5)
-    evaluation = schema.message_class("EvaluationLineage")(metric='{"accuracy": 0.5}')
+    evaluation = protobuf.message_class("EvaluationLineage")(metric='{"accuracy": 0.5}')
     custom = lineage.custom_message({"a": 1, "b": "x", "c": 0.5})
     found = zip(lineage.MESSAGES, [train, evaluation, dataset], strict=False)
     events = [lineage.encode_event(kind, message.SerializeToString(), 1.0) for kind, message in found]
@@ -108,7 +108,7 @@ def events() -> list[bytes]:
 
 
 def graph_message() -> bytes:
-    message = schema.message_class("GraphProto")(name="g")
+    message = protobuf.message_class("GraphProto")(name="g")
     node = message.node.add(name="1", op_type="Add", scope="Default")
     node.input.add(name="x")
     message.parameters.add(name="w")
@@ -162,7 +162,7 @@ def _pictures() -> list[bytes]:
 
 
 DECODERS: dict[str, tuple[Callable[[memoryview], Any], Callable[[], list[bytes]]]] = {
-    "event": (lambda data: list(event.decode(data)), events),
+    "event": (lambda data: list(outline.records(data)), events),
     "outline": (of_outline, events),
     "tensor": (tensor.decode, arrays),
     "histogram": (histogram.decode, lambda: [joined(histogram.encode(histogram.from_array(np.arange(40.0))))]),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instrument.codec import event, lifecycle, schema, wire
+from instrument.codec import event, lifecycle, outline, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Event, Gap, MessageItem, Record, Scalar
+from tests import protobuf
 
 STEP, TIME = 7, 1_700_000_000.5
 GAP = Gap(3, 5, 300, "No space left on device")
@@ -40,7 +41,7 @@ def test_a_gap_comes_back(value: Gap) -> None:
     """Steps of 64 bits and of either sign, in any order, and any text."""
     assert lifecycle.decode_gap(memoryview(lifecycle.encode_gap(value))) == value
     (payload,) = payloads(value)
-    assert list(event.decode(memoryview(payload))) == [Record(STEP, TIME, "gap", "", value)]
+    assert list(outline.records(memoryview(payload))) == [Record(STEP, TIME, "gap", "", value)]
 
 
 def test_a_reason_that_is_no_text_is_escaped() -> None:
@@ -51,7 +52,7 @@ def test_a_reason_that_is_no_text_is_escaped() -> None:
 def test_it_stands_before_the_values_of_its_event() -> None:
     """An event of its own, in the same order: what is missing was before."""
     first, second, third = payloads(GAP, Gap(1, 2, 2, "other"), loss=0.5)
-    found = [record for one in (first, second, third) for record in event.decode(memoryview(one))]
+    found = [record for one in (first, second, third) for record in outline.records(memoryview(one))]
     assert [record.value for record in found] == [GAP, Gap(1, 2, 2, "other"), Scalar(0.5)]
     assert [record.step for record in found] == [STEP] * 3
 
@@ -59,11 +60,11 @@ def test_it_stands_before_the_values_of_its_event() -> None:
 def test_mindspores_classes_skip_it() -> None:
     """To the message classes it is an event of a step and a time that holds nothing, and they keep its bytes."""
     (payload,) = payloads(GAP)
-    message = schema.message_class("Event").FromString(payload)
+    message = protobuf.message_class("Event").FromString(payload)
     assert (message.step, message.wall_time, message.WhichOneof("what")) == (STEP, TIME, None)
     assert message.SerializeToString(deterministic=True) == payload
     message.DiscardUnknownFields()
-    assert message == schema.message_class("Event")(wall_time=TIME, step=STEP)
+    assert message == protobuf.message_class("Event")(wall_time=TIME, step=STEP)
 
 
 def test_fields_that_we_do_not_know_are_passed_over() -> None:
@@ -97,7 +98,7 @@ def test_hostile_bytes_are_corrupt(data: bytes) -> None:
 def test_a_gap_that_is_no_message_field_is_corrupt() -> None:
     """A number in field 101 is no gap."""
     with pytest.raises(CorruptMessage):
-        list(event.decode(memoryview(wire.integer(101, 1))))
+        list(outline.records(memoryview(wire.integer(101, 1))))
 
 
 def test_damaged_gaps_raise_nothing_else(rng: np.random.Generator) -> None:

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.codec import graph, schema, wire
+from instrument.codec import graph, wire
 from instrument.codec.graph import Node
 from instrument.errors import CorruptMessage
 from instrument.values import Graph
+from tests import protobuf
 
 
 def graph_message() -> Any:
-    message = schema.message_class("GraphProto")(name="construct_wrapper")
+    message = protobuf.message_class("GraphProto")(name="construct_wrapper")
     conv = message.node.add(
         name="1", op_type="Conv2D", scope="Default/conv1-Conv2d", full_name="Default/conv1/Conv2D-op1"
     )
@@ -39,7 +40,7 @@ NODES = [
 
 
 def model_bytes() -> bytes:
-    return bytes(schema.message_class("ModelProto")(ir_version=1, graph=graph_message()).SerializeToString())
+    return bytes(protobuf.message_class("ModelProto")(ir_version=1, graph=graph_message()).SerializeToString())
 
 
 def test_the_graph_of_a_model() -> None:
@@ -66,7 +67,7 @@ def test_an_empty_graph() -> None:
     [
         b"",
         b"\xff" * 10,
-        schema.message_class("ModelProto")(ir_version=1).SerializeToString(),
+        protobuf.message_class("ModelProto")(ir_version=1).SerializeToString(),
         wire.integer(4, 1),
         wire.delimited(4, b"\xff"),
         wire.delimited(4, wire.integer(1, 1)),

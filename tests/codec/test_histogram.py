@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from instrument.codec import histogram, schema, wire
+from instrument.codec import histogram, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Histogram
+from tests import protobuf
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 MAX = sys.float_info.max
@@ -128,7 +129,7 @@ def check_sum(total: float, finite: NDArray[np.float64]) -> None:
 def check_bytes(value: Histogram) -> None:
     """The bytes are those of the message class, and give the same histogram again."""
     data = histogram.encode(value)
-    message = schema.message_class("Summary.Histogram").FromString(data)
+    message = protobuf.message_class("Summary.Histogram").FromString(data)
     assert message.SerializeToString(deterministic=True) == data
     decoded = histogram.decode(memoryview(data))
     for name in ("left", "width", "counts"):
@@ -212,7 +213,7 @@ def test_arrays_without_a_finite_value(values: list[float], nan: int, positive: 
     assert (result.count, result.nan_count) == (len(values), nan)
     assert (result.positive_infinity_count, result.negative_infinity_count) == (positive, negative)
     assert [math.isnan(value) for value in (result.min, result.max, result.sum)] == [True] * 3
-    message = schema.message_class("Summary.Histogram").FromString(histogram.encode(result))
+    message = protobuf.message_class("Summary.Histogram").FromString(histogram.encode(result))
     assert not any(message.HasField(name) for name in ("min", "max", "sum"))
     check_bytes(result)
 
@@ -261,7 +262,7 @@ def test_a_sum_that_overflows_on_its_way() -> None:
 def test_extremes_that_a_file_leaves_out_are_nan() -> None:
     """MindSpore leaves min, max and sum out where nothing is finite; 0 would be a lie."""
     decoded = histogram.decode(
-        memoryview(schema.message_class("Summary.Histogram")(count=3, nan_count=3).SerializeToString())
+        memoryview(protobuf.message_class("Summary.Histogram")(count=3, nan_count=3).SerializeToString())
     )
     assert (decoded.count, decoded.nan_count) == (3, 3)
     assert [math.isnan(value) for value in (decoded.min, decoded.max, decoded.sum)] == [True] * 3

@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image as pillow
 
-from instrument.codec import image, schema, wire
+from instrument.codec import image, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Image
+from tests import protobuf
 
 MAX = float(np.finfo(np.float64).max)
 
@@ -220,7 +221,7 @@ def test_the_rule_is_told_in_words(values: list[float], dtype: str, mapping: str
 def test_the_message_is_mindspores() -> None:
     """The fields are those of the message class; without the rule in words the bytes are, too."""
     value = image.from_array(np.zeros((2, 3, 4, 5), np.uint8))
-    message = schema.message_class("Summary.Image")(height=4, width=10, colorspace=3, encoded_image=value.data)
+    message = protobuf.message_class("Summary.Image")(height=4, width=10, colorspace=3, encoded_image=value.data)
     plain = Image(value.data, value.height, value.width, value.channels)
     assert b"".join(image.encode(plain)) == message.SerializeToString()
     assert image.decode(memoryview(message.SerializeToString())) == plain

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from instrument.codec import landscape, schema
+from instrument.codec import landscape
 from instrument.errors import CorruptMessage
 from instrument.values import Landscape, LossSurface
+from tests import protobuf
 
 
 def test_the_message_is_the_content() -> None:
@@ -48,7 +49,7 @@ def test_a_surface_comes_back(rng: np.random.Generator, rows: int, columns: int,
 def test_the_message_is_mindspores(rng: np.random.Generator) -> None:
     """Its own class reads the grid, the path, the convergence point and the metadata, and skips the rest."""
     given = surface(rng, 3, 5, 4)
-    message = schema.message_class("LossLandscape").FromString(landscape.from_surface(given))
+    message = protobuf.message_class("LossLandscape").FromString(landscape.from_surface(given))
     for point, arrays in (
         (message.landscape, (given.x, given.y, given.z)),
         (message.loss_path.points, (given.path[:, 0], given.path[:, 1], given.path_loss)),
@@ -64,7 +65,7 @@ def test_the_message_is_mindspores(rng: np.random.Generator) -> None:
 
 def test_a_landscape_of_mindspores_is_read() -> None:
     """What it does not say is empty or NaN."""
-    message = schema.message_class("LossLandscape")()
+    message = protobuf.message_class("LossLandscape")()
     for field, dims in ((message.landscape.x, [2]), (message.landscape.y, [3]), (message.landscape.z, [3, 2])):
         field.dims.extend(dims)
         field.data_type = 12

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.codec import lineage, schema, wire
+from instrument.codec import lineage, wire
 from instrument.errors import CorruptMessage
 from instrument.values import LINEAGE_KINDS, Lineage
+from tests import protobuf
 
 
 def message_of(kind: str) -> Any:
-    return schema.message_class(lineage.MESSAGES[kind][1])()
+    return protobuf.message_class(lineage.MESSAGES[kind][1])()
 
 
 def train_message() -> Any:
@@ -141,7 +142,7 @@ def test_only_what_was_recorded_is_in_the_dictionary(kind: str) -> None:
 def test_custom_values(value: str | int | float, field: str, stored: object) -> None:
     """Each value goes where it keeps its exact worth, one key an item, and comes back out of the dictionary."""
     data = lineage.custom_message({"key": value})
-    message = schema.message_class("UserDefinedInfo").FromString(data)
+    message = protobuf.message_class("UserDefinedInfo").FromString(data)
     (info,) = message.user_info
     assert [(name.name, dict(getattr(info, name.name))) for name, _ in info.ListFields()] == [(field, {"key": stored})]
     result = lineage.to_dict(Lineage("custom_lineage_data", data))["key"]
@@ -171,12 +172,12 @@ def test_an_event_of_each_kind(kind: str) -> None:
     """The payload is the message class's, and gives the time and the content again."""
     data = {
         "train_lineage": train_message().SerializeToString(),
-        "eval_lineage": schema.message_class("EvaluationLineage")(metric="{}").SerializeToString(),
+        "eval_lineage": protobuf.message_class("EvaluationLineage")(metric="{}").SerializeToString(),
         "dataset_graph": dataset_message().SerializeToString(deterministic=True),
         "custom_lineage_data": lineage.custom_message({"a": 1}),
     }[kind]
     payload = b"".join(lineage.encode_event(kind, data, 12.5))
-    message = schema.message_class("LineageEvent").FromString(payload)
+    message = protobuf.message_class("LineageEvent").FromString(payload)
     assert message.WhichOneof("what") == {
         "eval_lineage": "evaluation_lineage",
         "custom_lineage_data": "user_defined_info",
@@ -187,7 +188,7 @@ def test_an_event_of_each_kind(kind: str) -> None:
 
 def test_a_version_event_holds_no_lineage() -> None:
     """An event of a kind that we do not know gives its time alone."""
-    payload = schema.message_class("LineageEvent")(wall_time=3.5, version="MindSpore.Event:1").SerializeToString()
+    payload = protobuf.message_class("LineageEvent")(wall_time=3.5, version="MindSpore.Event:1").SerializeToString()
     assert lineage.decode_event(memoryview(payload)) == (3.5, None)
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from instrument.codec import schema, wire
-from instrument.codec.message import Message, Value
+from instrument.codec.message import Message, Value, parse_table
 from instrument.codec.schema import MINDSPORE, TENSORBOARD
 from instrument.errors import CorruptMessage
+from tests import protobuf
 
-MESSAGES = sorted(schema.parse_table(schema.MINDSPORE_TABLE))
+MESSAGES = sorted(parse_table(schema.MINDSPORE_TABLE))
 _INTEGERS = {"int32": 2**31, "int64": 2**63}
 
 
@@ -39,7 +40,7 @@ def filled(name: str, rng: np.random.Generator, depth: int = 0) -> dict[str, Val
     """Random fields of a message by the table, in the order of their numbers, as protobuf writes them."""
     values: dict[str, Value] = {}
     oneof = False
-    for row in sorted(schema.parse_table(schema.MINDSPORE_TABLE)[name], key=lambda row: row.number):
+    for row in sorted(parse_table(schema.MINDSPORE_TABLE)[name], key=lambda row: row.number):
         is_message = row.type in MINDSPORE.table
         if row.label != "required" and (rng.random() < 0.4 or (is_message and depth > 3)):
             continue
@@ -70,7 +71,7 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_protobuf_writes_and_reads_the_same(name: str, rng: np.random.Generator) -> None:
     """Random messages of each kind: what the table makes of them, protobuf makes of its bytes, and so it comes back."""
-    message_type, message_class = MINDSPORE.type(name), schema.message_class(name)
+    message_type, message_class = MINDSPORE.type(name), protobuf.message_class(name)
     for _ in range(8):
         values = filled(name, rng)
         data = message_type.encode(**values)
@@ -83,7 +84,7 @@ def test_protobuf_writes_and_reads_the_same(name: str, rng: np.random.Generator)
 @pytest.mark.parametrize("name", ["DatasetGraph", "EvaluationLineage", "TrainLineage", "UserDefinedInfo"])
 def test_messages_one_after_the_other_are_merged(name: str, rng: np.random.Generator) -> None:
     """Encoded messages that are appended to each other are what protobuf merges them into, at every depth."""
-    message_type, message_class = MINDSPORE.type(name), schema.message_class(name)
+    message_type, message_class = MINDSPORE.type(name), protobuf.message_class(name)
     for _ in range(8):
         data = b"".join(message_type.encode(**filled(name, rng)) for _ in range(3))
         merged = message_class.FromString(data).SerializeToString()

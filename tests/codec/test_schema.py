@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from instrument.codec import schema
+from tests import protobuf
 
 MESSAGES = [line.split()[1] for line in schema.MINDSPORE_TABLE.splitlines() if line.startswith("message")]
 
@@ -35,8 +36,10 @@ OURS = (
     + """
 import json
 from instrument.codec import schema
+from tests import protobuf
+from tests import protobuf
 names = [line.split()[1] for line in schema.MINDSPORE_TABLE.splitlines() if line.startswith("message")]
-print(json.dumps({name: describe(schema.message_class(name).DESCRIPTOR) for name in names}))
+print(json.dumps({name: describe(protobuf.message_class(name).DESCRIPTOR) for name in names}))
 """
 )
 
@@ -82,10 +85,10 @@ def test_it_lives_beside_mindspores_own(run_python: Callable[..., str]) -> None:
     code = """
 import mindspore
 from mindspore.train import summary_pb2
-from instrument.codec import schema
+from tests import protobuf
 theirs = summary_pb2.Event(wall_time=1.5, step=3)
 theirs.summary.value.add(tag="loss", scalar_value=0.5)
-ours = schema.message_class("Event").FromString(theirs.SerializeToString())
+ours = protobuf.message_class("Event").FromString(theirs.SerializeToString())
 assert type(ours) is not type(theirs)
 print(ours.step, ours.summary.value[0].tag, ours.SerializeToString() == theirs.SerializeToString())
 """
@@ -97,9 +100,9 @@ def test_each_implementation_of_protobuf(run_python: Callable[..., str], impleme
     """The classes are made by the fast and by the pure-Python protobuf, and write the same bytes."""
     code = """
 from google.protobuf.internal import api_implementation
-from instrument.codec import schema
 from instrument.codec.lineage import custom_message
-event = schema.message_class("Event")(wall_time=1.5, step=0)
+from tests import protobuf
+event = protobuf.message_class("Event")(wall_time=1.5, step=0)
 value = event.summary.value.add(tag="t")
 value.tensor.dims.extend([2, 1])
 value.tensor.float_data.extend([0.5, 1.5])
@@ -122,13 +125,13 @@ print(custom_message({"b": 1, "a": "x", "c": 0.5, "d": -1}).hex())
 
 def test_a_class_is_made_once() -> None:
     """The same name is the same class."""
-    assert schema.message_class("Event") is schema.message_class("Event")
+    assert protobuf.message_class("Event") is protobuf.message_class("Event")
 
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_each_message_can_be_made(name: str) -> None:
     """Each message of the table is known by its name, and an empty one is no bytes."""
-    message_class = schema.message_class(name)
+    message_class = protobuf.message_class(name)
     assert message_class.DESCRIPTOR.full_name == f"mindspore.irpb.{name}"
     assert message_class().SerializePartialToString() == b""
 
@@ -136,4 +139,4 @@ def test_each_message_can_be_made(name: str) -> None:
 def test_an_unknown_message_is_an_error() -> None:
     """A name that the table lacks is not made up."""
     with pytest.raises(KeyError, match="Nothing"):
-        schema.message_class("Nothing")
+        protobuf.message_class("Nothing")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from instrument.codec import schema, tensor, wire
+from instrument.codec import tensor, wire
 from instrument.errors import CorruptMessage
 from instrument.values import BFLOAT16, Tensor
+from tests import protobuf
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -30,7 +31,7 @@ def check_round_trip(array: NDArray[Any], dtype: str = "") -> Any:
     assert decoded.dtype == (dtype or array.dtype.name)
     assert (decoded.array.dtype, decoded.array.shape) == (native, array.shape)
     assert decoded.array.tobytes() == array.astype(native).tobytes()
-    message = schema.message_class("TensorProto").FromString(data)
+    message = protobuf.message_class("TensorProto").FromString(data)
     with np.errstate(all="ignore"):
         singles = array.astype(np.float32).reshape(-1)
     np.testing.assert_array_equal(np.array(message.float_data, np.float32), singles)
@@ -153,7 +154,7 @@ def test_a_contiguous_array_is_not_copied() -> None:
 
 
 def proto(**fields: Any) -> memoryview:
-    return memoryview(schema.message_class("TensorProto")(**fields).SerializeToString())
+    return memoryview(protobuf.message_class("TensorProto")(**fields).SerializeToString())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from instrument.codec import event as mindspore
-from instrument.codec import graph, lineage, schema, tensorboard_event, tensorboard_values, wire
+from instrument.codec import graph, lineage, tensorboard_event, tensorboard_values, wire
+from instrument.codec import outline as outline_codec
 from instrument.codec import tensorboard as tb
 from instrument.codec.tensorboard_outline import Plugins, outline
 from instrument.values import ArrayItem, Event, Histogram, Image, Item, Lineage, MessageItem, Tensor, Text, ValueItem
+from tests import protobuf
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tensorboard" / "dialect.json").read_text(encoding="utf-8"))
 
@@ -147,7 +149,7 @@ def test_aliases_are_the_names() -> None:
 
 
 def train_lineage() -> Lineage:
-    message = schema.message_class("TrainLineage")()
+    message = protobuf.message_class("TrainLineage")()
     message.hyper_parameters.optimizer = "Adam"
     message.hyper_parameters.learning_rate = 0.1
     message.hyper_parameters.epoch = 3
@@ -159,7 +161,7 @@ def train_lineage() -> Lineage:
 
 def test_lineage_is_hyperparameters_metrics_and_texts() -> None:
     """Of train, evaluation and custom lineage in one event; a name that is taken says whose it is."""
-    evaluation = schema.message_class("EvaluationLineage")(
+    evaluation = protobuf.message_class("EvaluationLineage")(
         metric='{"accuracy": 0.75, "matrix": [[1, 2]], "top": {"5": 1}}'
     )
     custom = lineage.custom_message({"note": "toy", "epoch": 9, "rate": math.inf})
@@ -193,7 +195,7 @@ def test_lineage_is_hyperparameters_metrics_and_texts() -> None:
 
 def test_a_graph_has_its_nodes_and_their_inputs() -> None:
     """Full names become the nodes' names, each once; parameters and constants are nodes; shapes stand at the arrows."""
-    proto = schema.message_class("GraphProto")(name="net")
+    proto = protobuf.message_class("GraphProto")(name="net")
     for number in ("1", "2"):
         node = proto.node.add(name=number, op_type="Add", scope="Default/net", full_name="Default/net/Add-op0")
         node.output_type.tensor_type.elem_type = 11
@@ -230,5 +232,5 @@ def test_a_graph_has_its_nodes_and_their_inputs() -> None:
 def test_texts_in_our_own_files() -> None:
     """An imported text comes back from a file of MindSpore's dialect."""
     (payload,) = mindspore.encode(Event(1, 1.0, [ValueItem("text", "note", texts("a\nb", "é"))]))
-    (record,) = mindspore.decode(memoryview(b"".join(payload)))
+    (record,) = outline_codec.records(memoryview(b"".join(payload)))
     assert (record.kind, record.tag, record.value.array.tolist()) == ("text", "note", ["a\nb", "é"])  # type: ignore[union-attr]

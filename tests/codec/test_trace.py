@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from instrument.codec import event, schema, trace, wire
+from instrument.codec import event, outline, trace, wire
 from instrument.errors import CorruptMessage
 from instrument.values import Event, MessageItem, Trace
+from tests import protobuf
 
 PIECE = Trace(2, "cpu", 1, "data/a", 4, 7, b"\x01\x02\x03")
 
@@ -78,13 +79,14 @@ def test_an_event_of_its_own_for_each_piece() -> None:
     ]
     found = [b"".join(pieces) for pieces in event.encode(Event(0, 1.5, items))]
     assert len(found) == 2
-    records = [record for payload in found for record in event.decode(memoryview(payload))]
+    records = [record for payload in found for record in outline.records(memoryview(payload))]
     assert [(one.step, one.wall_time, one.kind, one.tag) for one in records] == [
-        (0, 1.5, "trace", "data/a"),
-        (0, 1.5, "trace", "b"),
+        (0, 1.5, "trace", ""),
+        (0, 1.5, "trace", ""),
     ]
     assert records[0].value == PIECE
-    message = schema.message_class("Event")()
+    assert [piece for payload in found for piece in trace.pieces(memoryview(payload))] == [one.value for one in records]
+    message = protobuf.message_class("Event")()
     message.ParseFromString(found[0])
     assert (message.wall_time, message.step, message.WhichOneof("what")) == (1.5, 0, None)
     assert {number for number, *_ in wire.fields(memoryview(found[0]))} == {1, 2, 100}

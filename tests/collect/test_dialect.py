@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from instrument import Run, SummaryCollector, SummaryRecord, read
-from instrument.codec import schema, wire
 from instrument.codec import tensorboard as tb
+from instrument.codec import wire
 from instrument.eventfile.reader import EventFileReader
+from tests import protobuf
 from tests.collect.build import BOTH
 from tests.collect.fake import Loop
 
@@ -83,7 +84,7 @@ def test_another_dialect_is_refused(tmp_path: Path, dialect: Any) -> None:
 
 def test_landscapes_need_our_files(tmp_path: Path) -> None:
     """TensorBoard's have no place for them, which is said when one is added."""
-    message = schema.message_class("LossLandscape")()
+    message = protobuf.message_class("LossLandscape")()
     record = SummaryRecord(tmp_path, num_process=0, dialect="tensorboard")
     with pytest.raises(ValueError, match="no place for a landscape; expected a recorder with dialect='mindspore'"):
         record.add_value("landscape", "surface", message)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from instrument.collect.schedule import Schedule, StepPlan
+from instrument.collect.training import Schedule, StepPlan
 
 
 def collected(schedule: Schedule, hooks: Iterable[int]) -> tuple[list[int], list[int]]:

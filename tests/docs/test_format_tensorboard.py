@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from instrument import SummaryRecord, read
-from instrument.codec import schema
 from instrument.codec.dialects import LAYOUTS
 from instrument.eventfile import frame
 from instrument.ringfile import commit
 from instrument.values import Event, Gap, MessageItem
+from tests import protobuf
 from tests.oracle import tensorboard_files
 from tests.oracle.tensorboard_files import File
 
@@ -68,9 +68,9 @@ def _compare_histogram(found: Any, ours: Any) -> None:
 
 def test_lineage_is_read_from_the_pages_words(tmp_path: Path) -> None:
     """Hyper-parameters, metrics and texts; a name that MindSpore's lineage has, too; and how the run ended."""
-    train = schema.message_class("TrainLineage")()
+    train = protobuf.message_class("TrainLineage")()
     train.hyper_parameters.optimizer, train.algorithm.loss = "Adam", 0.25
-    evaluation = schema.message_class("EvaluationLineage")(metric='{"accuracy": 0.5}')
+    evaluation = protobuf.message_class("EvaluationLineage")(metric='{"accuracy": 0.5}')
     with SummaryRecord(tmp_path, num_process=0, dialect="tensorboard") as record:
         record.add_value("train_lineage", "train", train)
         record.add_value("eval_lineage", "eval", evaluation)

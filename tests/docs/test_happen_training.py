@@ -81,8 +81,8 @@ RECORDING: dict[str, Callable[[Path], Any]] = {
     "The image … has shape …, which holds no pixel.": lambda folder: _add(folder, "image", "x", np.ones((1, 3, 0, 2))),
     "… has the key … of type …; expected str.": lambda folder: SummaryCollector(folder, custom_lineage_data={1: 2}),
     "… is a …; expected str.": lambda folder: SummaryRecord(folder, file_prefix=3),  # type: ignore[arg-type]
-    "the network's output is a …, in which no loss is to be found": lambda _: sources.loss(_params(net_outputs="x")),
-    "the network's output is empty": lambda _: sources.loss(_params(net_outputs=np.empty(0))),
+    "the network's output is a …, in which no loss is to be found": lambda _: sources.loss("x"),
+    "the network's output is empty": lambda _: sources.loss(np.empty(0)),
     "no optimiser is found in the model or its network": lambda _: sources.optimizer(_params()),
     "the evaluation gave no metrics": lambda _: sources.metrics(_params(metrics=3)),
     "No worker can be started (…): … is written by the training process.": _without_interpreter,

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from instrument.codec import event as codec
-from instrument.codec import schema, wire
 from instrument.codec import tensorboard as tb
+from instrument.codec import wire
 from instrument.eventfile import names
 from instrument.formats import export
 from instrument.formats.tensorboard_import import import_runs
 from instrument.runs.run import Run, read_run
 from instrument.show.cli import main
 from instrument.values import ArrayItem, Event, MessageItem
+from tests import protobuf
 from tests.runs.build import SECONDS, framed, steps, write
 from tests.show.runs import every_kind, lineage
 
@@ -74,8 +75,8 @@ def test_every_point_goes_there_and_back(tmp_path: Path) -> None:
 
 def test_what_has_no_place_is_told(tmp_path: Path) -> None:
     """Landscapes, and all graphs but the last."""
-    message = schema.message_class("LossLandscape")().SerializeToString()
-    graphs = [schema.message_class("GraphProto")(name=name).SerializeToString() for name in ("a", "b")]
+    message = protobuf.message_class("LossLandscape")().SerializeToString()
+    graphs = [protobuf.message_class("GraphProto")(name=name).SerializeToString() for name in ("a", "b")]
     items = [MessageItem("landscape", "surface", message), *(MessageItem("graph", "", graph) for graph in graphs)]
     write(tmp_path / "run", [Event(1, 5.0, items, {"x": 1.0})])
     written, left_out = export(read_run(tmp_path / "run"), "tensorboard", tmp_path / "out")

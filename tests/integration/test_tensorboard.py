@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.codec import lineage, schema
+from instrument.codec import lineage
 from instrument.codec import text as text_codec
 from instrument.formats import export
 from instrument.runs.run import Run, read_run
 from instrument.values import ArrayItem, Event, Histogram, MessageItem, Text, ValueItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
+from tests import protobuf
 from tests.integration.conftest import ROOT, SCRIPTS
 
 PYTHON = Path(os.environ.get("INSTRUMENT_TENSORBOARD_PYTHON") or ROOT / ".venv-tensorboard" / "bin" / "python")
@@ -63,10 +64,10 @@ def text(value: Any) -> bytes:
 
 def once() -> Event:
     """Lineage and the graph."""
-    train = schema.message_class("TrainLineage")()
+    train = protobuf.message_class("TrainLineage")()
     train.hyper_parameters.optimizer, train.hyper_parameters.learning_rate = "Adam", 0.1
-    evaluation = schema.message_class("EvaluationLineage")(metric='{"accuracy": 0.75}')
-    graph = schema.message_class("GraphProto")(name="net")
+    evaluation = protobuf.message_class("EvaluationLineage")(metric='{"accuracy": 0.75}')
+    graph = protobuf.message_class("GraphProto")(name="net")
     node = graph.node.add(name="1", op_type="MatMul", full_name="Default/net-Dense/MatMul-op0")
     node.input.add(name="weight")
     node.output_type.tensor_type.elem_type = 11

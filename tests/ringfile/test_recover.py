@@ -305,17 +305,17 @@ def damaged(tmp_path: Path, **options: Any) -> tuple[Recorder, list[int]]:
 
 
 def steps(tmp_path: Path) -> list[int]:
-    from instrument.codec import event as codec
+    from instrument.codec import outline
 
     reader = EventFileReader(str(tmp_path / FILES["summary"]))
-    return [one.step for payload in reader for one in codec.decode(payload) if one.kind != "gap"]
+    return [one.step for payload in reader for one in outline.records(payload) if one.kind != "gap"]
 
 
 def gaps(tmp_path: Path) -> list[tuple[int, int]]:
-    from instrument.codec import event as codec
+    from instrument.codec import outline
 
     reader = EventFileReader(str(tmp_path / FILES["summary"]))
-    return [(one.value.events, one.step) for payload in reader for one in codec.decode(payload) if one.kind == "gap"]
+    return [(one.value.events, one.step) for payload in reader for one in outline.records(payload) if one.kind == "gap"]
 
 
 @pytest.mark.parametrize("offset", [0, 3, 9, 17, 24, 29, 33, 64, 90, 128, 150])

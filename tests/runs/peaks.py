@@ -18,11 +18,12 @@ import PIL.Image
 from PIL import PngImagePlugin
 
 from instrument.analyse import trace_files
-from instrument.codec import graph, image, schema
+from instrument.codec import graph, image
 from instrument.errors import CorruptMessage, InstrumentError
 from instrument.runs import verify
 from instrument.runs.run import Run, read_run
 from instrument.values import Graph, Image
+from tests import protobuf
 
 _DECODED_A_TAG = 3
 
@@ -78,7 +79,7 @@ def _measure(folder: str) -> None:
 def main() -> None:
     PIL.Image.init()
     assert PngImagePlugin
-    schema.message_class("LineageEvent")
+    protobuf.message_class("LineageEvent")
     for folder in sys.argv[1:]:
         child = os.fork()
         if not child:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from instrument.analyse import trace_files
-from instrument.codec import schema
 from instrument.codec.landscape import from_surface
 from instrument.codec.lineage import custom_message
 from instrument.codec.trace import encode as encode_trace
@@ -21,6 +20,7 @@ from instrument.eventfile.frame import HEADER, OVERHEAD_BYTES
 from instrument.runs import verify
 from instrument.runs.run import Run, read_run
 from instrument.values import Event, LossSurface, MessageItem, Trace
+from tests import protobuf
 from tests.runs.build import SECONDS, encoded, item, steps, write, write_lineage
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -35,7 +35,7 @@ OTHERS = [
 
 
 def graph() -> bytes:
-    message = schema.message_class("GraphProto")(name="g")
+    message = protobuf.message_class("GraphProto")(name="g")
     message.node.add(name="1", op_type="Add")
     return bytes(message.SerializeToString())
 

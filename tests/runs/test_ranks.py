@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from instrument import read
-from instrument.codec import lineage, schema
+from instrument.codec import lineage
 from instrument.errors import NoSuchRun
 from instrument.values import Event, MessageItem
+from tests import protobuf
 from tests.runs.build import SECONDS, steps, write, write_lineage
 
 
@@ -72,7 +73,7 @@ def test_one_rank_is_followed_alone(tmp_path: Path) -> None:
 
 def test_the_lowest_rank_tells_of_the_run(tmp_path: Path) -> None:
     """Where every rank recorded graph and lineage, those of the lowest count, whichever came last."""
-    graph_class = schema.message_class("GraphProto")
+    graph_class = protobuf.message_class("GraphProto")
     for rank, time in ((0, 5.0), (1, 9.0)):
         graph = graph_class(name="net").SerializeToString() + bytes([0xA2, 0x06, 1, rank])  # an unknown field
         write(tmp_path, [Event.of(1, time, (MessageItem("graph", "", graph),))], device=rank)

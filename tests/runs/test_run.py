@@ -13,13 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 from instrument import read
-from instrument.codec import image, scalar, schema, wire
+from instrument.codec import image, scalar, wire
 from instrument.codec import landscape as landscape_codec
 from instrument.codec.lineage import custom_message
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.runs.points import Points
 from instrument.runs.run import Run, Runs, find_runs, read_run
 from instrument.values import ArrayItem, Event, Histogram, Item, LossSurface, MessageItem
+from tests import protobuf
 from tests.runs.build import SECONDS, framed, item, steps, write, write_lineage
 
 
@@ -286,7 +287,7 @@ def test_values_are_decoded_only_when_asked_for(tmp_path: Path) -> None:
 
 def test_the_graph_is_the_one_recorded_last(tmp_path: Path) -> None:
     """Graphs are listed by name; `graph` is the newest of all, None where there is none."""
-    graph_class = schema.message_class("GraphProto")
+    graph_class = protobuf.message_class("GraphProto")
     graphs = [graph_class(name=name).SerializeToString() for name in ("one", "two", "one")]
     events = [
         Event.of(0, time, (MessageItem("graph", "", data),)) for time, data in zip((5.0, 9.0, 7.0), graphs, strict=True)
@@ -306,7 +307,7 @@ def test_the_graph_is_the_one_recorded_last(tmp_path: Path) -> None:
 
 def test_landscapes_are_read(tmp_path: Path) -> None:
     """A landscape is its serialised message."""
-    message = schema.message_class("LossLandscape")()
+    message = protobuf.message_class("LossLandscape")()
     message.metadata.unit = "step"
     write(tmp_path, [Event.of(0, 1.0, (MessageItem("landscape", "loss", message.SerializeToString()),))])
 
@@ -331,7 +332,7 @@ def test_landscapes_are_arrays(tmp_path: Path) -> None:
 
 def test_lineage_is_plain_dictionaries(tmp_path: Path) -> None:
     """The last train lineage counts, custom keys are put together, and kinds not recorded are absent."""
-    train = schema.message_class("TrainLineage")
+    train = protobuf.message_class("TrainLineage")
     first, second = train(), train()
     first.hyper_parameters.optimizer = "SGD"
     second.hyper_parameters.epoch = 3

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from instrument import read
-from instrument.codec import scalar, schema, tensorboard_outline, wire
+from instrument.codec import scalar, tensorboard_outline, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec.outline import mindspore
 from instrument.runs import verify
 from instrument.runs.columnar import Layout
 from instrument.runs.points import Scalars, merge
 from instrument.values import SAMPLED
+from tests import protobuf
 from tests.oracle import frames as oracle
 from tests.runs.build import SECONDS, framed
 
@@ -366,7 +367,7 @@ def test_layouts_found_at_once_equal_those_found_field_by_field(rng: np.random.G
 def test_protobuf_reads_the_same(tmp_path: Path, rng: np.random.Generator) -> None:
     """MindSpore's own message classes give the same numbers for a wide file."""
     path = write(tmp_path, "mindspore", list(events_of(rng, "mindspore")))
-    event_class = schema.message_class("Event")
+    event_class = protobuf.message_class("Event")
     count = 0
     for payload in oracle.frames(path.read_bytes()).payloads:
         message = event_class.FromString(payload)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from instrument.codec import schema
 from instrument.codec.lineage import custom_message
 from instrument.values import ArrayItem, Event, MessageItem
+from tests import protobuf
 from tests.runs.build import item, write, write_lineage
 
 #: 2023-11-14 22:13:20 in UTC.
@@ -35,14 +35,14 @@ def training(directory: Path, losses: list[float], accuracies: Sequence[float] =
 def lineage(
     directory: Path, optimizer: str = "Adam", rate: float = 0.5, accuracy: float | None = None, **custom: Any
 ) -> None:
-    train = schema.message_class("TrainLineage")()
+    train = protobuf.message_class("TrainLineage")()
     train.hyper_parameters.optimizer = optimizer
     train.hyper_parameters.learning_rate = rate
     train.hyper_parameters.batch_size = 32
     train.algorithm.loss = 0.25
     messages = [("train_lineage", train.SerializeToString())]
     if accuracy is not None:
-        evaluation = schema.message_class("EvaluationLineage")()
+        evaluation = protobuf.message_class("EvaluationLineage")()
         evaluation.metric = f'{{"accuracy": {accuracy!r}}}'
         messages.append(("eval_lineage", evaluation.SerializeToString()))
     if custom:
@@ -63,7 +63,7 @@ def every_kind(directory: Path) -> Path:
     tensor = np.array([[0.1, math.nan, -math.inf], [4, 5, 6]], np.float32)
     big = np.array([2**63 + 1], np.uint64)
     histogram = np.array([1, 2, 3, math.nan, math.inf], np.float32)
-    graph = schema.message_class("GraphProto")(name="net").SerializeToString()
+    graph = protobuf.message_class("GraphProto")(name="net").SerializeToString()
     first = (
         item("scalar", "loss", 0.1),
         ArrayItem("tensor", "w/a", tensor, "float32"),

@@ -19,10 +19,11 @@ import pytest
 
 import instrument
 from instrument import read
-from instrument.codec import lifecycle, schema
+from instrument.codec import lifecycle
 from instrument.codec.lineage import custom_message
 from instrument.show.cli import main
 from instrument.values import ArrayItem, Event, Gap, MessageItem
+from tests import protobuf
 from tests.analyse.files import cpu_window, event_file
 from tests.runs.build import SECONDS, framed, item, steps, write, write_lineage
 
@@ -76,13 +77,13 @@ def run(tmp_path: Path) -> Path:
         )
     )
     events.append(Event.of(8, 1020.0, (ArrayItem("histogram", "h", histogram, "float32"), item("image", "i", 9.0))))
-    graph = schema.message_class("GraphProto")(name="net")
+    graph = protobuf.message_class("GraphProto")(name="net")
     graph.node.add(name="1", op_type="MatMul")
     events.append(Event.of(0, 1030.0, (MessageItem("graph", "", graph.SerializeToString()),)))
     write(directory, events)
     later = write(directory, steps("scalar", "loss", [4], 0.5, start=2000.0), seconds=SECONDS + 1)
     later.write_bytes(later.read_bytes() + b"\x01\x02")
-    train = schema.message_class("TrainLineage")()
+    train = protobuf.message_class("TrainLineage")()
     train.hyper_parameters.optimizer = "Momentum"
     messages = [("custom_lineage_data", custom_message({"note": "a\nb", "score": math.nan}))]
     write_lineage(directory, [("train_lineage", train.SerializeToString()), *messages])

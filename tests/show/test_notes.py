@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument.codec import schema, wire
 from instrument.codec import tensorboard as tb
+from instrument.codec import wire
 from instrument.runs.run import read_run
 from instrument.show.cli import main
 from instrument.values import Event, MessageItem
+from tests import protobuf
 from tests.analyse.build import T0
 from tests.analyse.files import NAMES, cpu_window, directory_of
 from tests.runs.build import write
@@ -34,7 +35,7 @@ def errors(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) ->
 )
 def test_a_landscape_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str, reason: str) -> None:
     """In some formats; everything else is exported."""
-    surface = MessageItem("landscape", "plane", schema.message_class("LossLandscape")().SerializeToString())
+    surface = MessageItem("landscape", "plane", protobuf.message_class("LossLandscape")().SerializeToString())
     write(tmp_path / "run", [Event(1, 5.0, [surface], {"x": 1.0})])
     said = errors(capsys, "export", tmp_path / "run", "--to", to, "-o", tmp_path / "out")
     assert said == [f"instrument: not exported: 1 landscape tag: {reason}"]

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from instrument.codec import event, lineage
+from instrument.codec import lineage, outline
 from instrument.eventfile import names
 from instrument.eventfile.reader import EventFileReader
 from instrument.values import ArrayItem, Event, Gap, MessageItem, Record, ScalarItem
@@ -58,7 +58,7 @@ def gaps(path: str | os.PathLike[str]) -> list[Gap]:
 def all_records(path: str | os.PathLike[str]) -> list[Record]:
     """Values and gaps; the file must be whole."""
     reader = EventFileReader(os.fspath(path))
-    result = [record for payload in reader for record in event.decode(payload)]
+    result = [record for payload in reader for record in outline.records(payload)]
     assert reader.damage == []
     return result
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from instrument.codec import event
+from instrument.codec import outline
 from instrument.eventfile.reader import EventFileReader
 from instrument.write.supervisor import Supervisor
 from tests.write.build import scalar, steps, tensor, wait_for_workers_to_end
@@ -46,7 +46,7 @@ def test_recording_in_a_signal_handler(sink_at: OpenSink, caplog: pytest.LogCapt
 def steps_so_far(path: str) -> list[int]:
     """Those of whole frames; an event that is larger than the ring is on its way into the file, maybe."""
     reader = EventFileReader(path)
-    found = [record.step for payload in reader for record in event.decode(payload)]
+    found = [record.step for payload in reader for record in outline.records(payload)]
     assert all(damage.torn for damage in reader.damage)
     return found
 
