@@ -23,7 +23,6 @@ from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile.names import Writer
 from instrument.runs.columns import NOT_CONTINUED, Columns, FilePoints, SeriesRows, joined
-from instrument.runs.html_view import HtmlView
 from instrument.runs.numbers import NumberPoints
 from instrument.runs.starts import Origin, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
@@ -35,6 +34,31 @@ P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
 _DOUBLE_BYTES = 8
+
+
+Renderer = Callable[[object], str]
+
+
+class HtmlView:
+    """A value that a notebook shows as HTML if a renderer is set, and as text if none is.
+
+    What reads does not import what shows: the package's root names the renderer when it hands out its first name for
+    reading (`instrument/__init__.py`).
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        return None if _load_renderer is None else _load_renderer()(self)
+
+
+_load_renderer: Callable[[], Renderer] | None = None
+
+
+def set_renderer(load: Callable[[], Renderer]) -> None:
+    """Have `load` called for the renderer when a notebook asks for HTML."""
+    global _load_renderer
+    _load_renderer = load
 
 
 @dataclass

@@ -20,8 +20,7 @@ from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.eventfile.names import Writer
 from instrument.runs.event_file import EventFile, Key, LineageRecord
-from instrument.runs.html_view import HtmlView
-from instrument.runs.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
+from instrument.runs.points import HtmlView, NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
 from instrument.runs.starts import Origin, joined
 from instrument.values import Gap
 

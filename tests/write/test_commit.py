@@ -15,7 +15,7 @@ from instrument.codec import event as event_codec
 from instrument.codec import wire
 from instrument.codec.dialects import LAYOUTS
 from instrument.codec.lineage import custom_message
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.ringfile import commit
 from instrument.ringfile.commit import LINEAGE, SUMMARY, Committer, Diagnostic, Job
 from instrument.ringfile.control import State
