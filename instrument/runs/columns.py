@@ -136,9 +136,15 @@ class SeriesRows(NamedTuple):
     continued: Mapping[Writer, Writer] = NOT_CONTINUED
 
     @classmethod
-    def of_one(cls, step: NDArray[np.int64], wall_time: NDArray[np.float64], writer: Writer) -> SeriesRows:
+    def of_one(
+        cls,
+        step: NDArray[np.int64],
+        wall_time: NDArray[np.float64],
+        writer: Writer,
+        continued: Mapping[Writer, Writer] = NOT_CONTINUED,
+    ) -> SeriesRows:
         """Return the rows of points of one writer, none of them superseded."""
-        return cls(step, wall_time, *_zeros(step.size, writer))
+        return cls(step, wall_time, *_zeros(step.size, writer), continued)
 
 
 @functools.lru_cache(64)  # thousands of series have the same number of points

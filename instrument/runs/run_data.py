@@ -19,6 +19,7 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.eventfile.names import Writer
+from instrument.runs.columns import SeriesRows
 from instrument.runs.event_file import EventFile, Key, LineageRecord
 from instrument.runs.points import HtmlView, NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
 from instrument.runs.starts import Origin, joined
@@ -39,8 +40,7 @@ class RunData:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
-        #: The file, if there is one only.
-        self._only: EventFile | None = None
+        self._with_numbers: list[EventFile] = []
         self._in_order: list[EventFile] | None = None
         self._by_rows: dict[object, list[Key]] | None = None
         #: Those with the start of their recorder, by what the names of its files have in common.
@@ -64,7 +64,7 @@ class RunData:
                 file = before.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
-        self._only = next(iter(self._files.values())) if len(self._files) == 1 else None
+        self._with_numbers = [file for file in self._files.values() if file.numbers.ids]
         firsts = [file for file in self._files.values() if file.begun is not None]
         self._continued = None
         self._origins = {}
@@ -80,8 +80,6 @@ class RunData:
 
     def tags(self) -> dict[str, list[str]]:
         """Return the tags of each kind, in the order in which they first came."""
-        if self._only is not None:
-            return self._only.tags()
         tags: dict[str, dict[str, None]] = {}
         for file in self._files.values():
             for kind, of_file in file.tags().items():
@@ -98,11 +96,14 @@ class RunData:
 
     def points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool = False) -> P | None:
         """Return a series, with `superseded` also its points that are; None if there is no such series."""
-        if self._only is not None and kind == "scalar":
-            series = self._only.numbers.series(tag)
+        if kind == "scalar" and len(self._with_numbers) == 1 and not self.continued:  # there may be thousands of tags
+            series = self._with_numbers[0].numbers.series(tag)
             if series is not None:
                 return cls(kind, tag, *series)
         parts = self.parts((kind, tag))
+        if len(parts) == 1 and parts[0].points.extent() is not None:  # there is nothing to merge
+            step, wall_time, raw = parts[0].points.columns()
+            return cls(kind, tag, SeriesRows.of_one(step, wall_time, parts[0].writer, self.continued), raw)
         return merge(cls, kind, tag, parts, superseded, self.continued) if parts else None
 
     @property
