@@ -28,7 +28,7 @@ import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -221,6 +221,13 @@ class EventFile:
         if key[0] == "scalar" and (number := self.numbers.ids.get(key[1])) is not None:
             return NumberPoints(self.numbers, number)
         return self._stored.get(key)
+
+    def together(self) -> Iterator[tuple[Key, object]]:
+        """Iterate over kinds and tags, each with what is equal for those that have the same steps and times."""
+        for tag, table in zip(self.numbers.ids, self.numbers.tables(), strict=True):
+            key = "scalar", tag
+            yield key, table or key
+        yield from ((key, key) for key in self._stored)
 
     def tags(self) -> dict[str, list[str]]:
         """Return the tags of each kind."""
