@@ -6,6 +6,7 @@ read anew, one that is gone is forgotten: what was followed equals what is opene
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections import Counter
@@ -21,6 +22,7 @@ from instrument.eventfile.blocks import Damage
 from instrument.eventfile.names import Writer
 from instrument.runs.columns import SeriesRows
 from instrument.runs.event_file import EventFile, Key, LineageRecord
+from instrument.runs.numbers import Numbers
 from instrument.runs.points import (
     HtmlView,
     Merging,
@@ -52,7 +54,6 @@ class RunData:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
-        self._with_numbers: list[EventFile] = []
         self._in_order: list[EventFile] | None = None
         self._by_rows: dict[object, list[Key]] | None = None
         self._mergings: dict[tuple[object, ...], Merging] = {}
@@ -77,7 +78,7 @@ class RunData:
                 file = before.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
-        self._with_numbers = [file for file in self._files.values() if file.numbers.ids]
+        self.__dict__.pop("_sole_numbers", None)
         firsts = [file for file in self._files.values() if file.begun is not None]
         self._continued = None
         self._origins, self._mergings = {}, {}
@@ -109,8 +110,8 @@ class RunData:
 
     def points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool = False) -> P | None:
         """Return a series, with `superseded` also its points that are; None if there is no such series."""
-        if kind == "scalar" and len(self._with_numbers) == 1 and not self.continued:  # there may be thousands of tags
-            series = self._with_numbers[0].numbers.series(tag)
+        if kind == "scalar" and self._sole_numbers is not None:  # there may be thousands of tags
+            series = self._sole_numbers.series(tag)
             if series is not None:
                 return cls(kind, tag, *series)
         parts = self.parts((kind, tag))
@@ -118,6 +119,12 @@ class RunData:
             step, wall_time, raw = parts[0].points.columns()
             return cls(kind, tag, SeriesRows.of_one(step, wall_time, parts[0].writer, self.continued), raw)
         return merge(cls, kind, tag, parts, self._merging(kind, tag, parts, superseded)) if parts else None
+
+    @functools.cached_property
+    def _sole_numbers(self) -> Numbers | None:
+        """The numbers of the only file that has any; None where there are several."""
+        files = [file for file in self._files.values() if file.numbers.ids]
+        return files[0].numbers if len(files) == 1 and not self.continued else None
 
     def _merging(self, kind: str, tag: str, parts: list[Part], superseded: bool) -> Merging:
         """Return how the parts of a series are merged; series with the same rows in all files share that."""
