@@ -370,9 +370,9 @@ class EventFile:
         is_long = group.starts.size == 1 and group.length >= columnar.LONG_BYTES
         payload = block.data[start : start + group.length]
         layout = columnar.Layout.of_wide(payload, self._dialect.plain_key) if is_long else None
-        if layout is None or not all(
-            self.numbers.has_rows(of_size.ids, of_size.size) for of_size in self._tags_of(layout)
-        ):
+        if layout is None or not self.numbers.ids.keys() >= set(layout.tags):
+            return False
+        if not all(self.numbers.has_rows(of_size.ids, of_size.size) for of_size in self._tags_of(layout)):
             return False
         self._take_batch(block, columnar.Batch(layout, group))
         return True
