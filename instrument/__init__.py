@@ -103,7 +103,7 @@ if not TYPE_CHECKING:  # to a type checker this would say that any name is there
                 f"instrument.{name} needs {needed[0]}, which is not installed: pip install {needed[1]}", name=error.name
             ) from error
         if module_name in _READING:
-            from instrument.runs.html_view import set_renderer
+            from instrument.runs.points import set_renderer
 
             set_renderer(lambda: import_module("instrument.show.notebook").render)
         value = module if attribute is None else getattr(module, attribute)

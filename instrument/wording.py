@@ -1,11 +1,13 @@
-"""Words of messages: lists of names and numbers, and what a misspelt name may have meant."""
+"""Words of messages: lists of names and numbers, their order, and what a misspelt name may have meant."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterable, Sequence
 
+_DIGITS = re.compile(r"([0-9]+)")
 _QUOTED_CHARACTERS = 60
 _QUOTED_NAMES, _RANGES = 5, 8
 #: Comparing takes the square of the length: names of thousands of characters would take minutes.
@@ -88,3 +90,12 @@ def _likeness(word: str, name: str) -> float:
     if matcher.real_quick_ratio() >= _CUTOFF and matcher.quick_ratio() >= _CUTOFF:
         score = max(score, matcher.ratio())
     return score
+
+
+@functools.lru_cache(1 << 16)  # the runs of a tree mostly have the same tags
+def natural(name: str) -> tuple[list[str | int], str]:
+    """Return a key for sorting names: digits count as the number that they are, equal ones by their characters."""
+    parts = _DIGITS.split(name)
+    for index in range(1, len(parts), 2):
+        parts[index] = int(parts[index], 16)  # digits keep their order so, and may be of any length
+    return parts, name

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from instrument.codec import trace
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import names
-from instrument.eventfile.blocks import MOST_PLACES
+from instrument.eventfile.blocks import MOST_PLACES, EventFileReader
 from instrument.eventfile.file_kinds import described
 from instrument.eventfile.frame import OVERHEAD_BYTES
-from instrument.eventfile.reader import EventFileReader
 from instrument.ringfile import pending
 from instrument.trace.events import Problem
 from instrument.values import Trace

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from instrument.codec import event, graph, histogram, image, landscape, lifecycle, scalar, tensor, text, trace, wire
@@ -60,7 +60,6 @@ class Outline:
     varying: list[tuple[int, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     is_regular: bool = True
-    _masks: dict[int, bytearray] = field(default_factory=dict, repr=False)
 
     def take_head(self, data: memoryview, span: wire.Span) -> None:
         """Take the time (field 1) or the step (field 2), which both dialects have; the last one counts."""
@@ -141,25 +140,6 @@ class Outline:
         """Note why a value is left out."""
         self.problems.append(str(error))
         self.is_regular = False
-
-    def with_head(self, data: memoryview) -> Outline:
-        """Return the outline of another payload that agrees with this one."""
-        step = 0 if self.step_at is None else wire.signed(wire.read_varint(data, self.step_at[0])[0])
-        wall_time = 0.0 if self.wall_time_at is None else wire.double_at(data, self.wall_time_at)
-        return replace(self, step=step, wall_time=wall_time)
-
-    def mask(self, length: int) -> bytearray:
-        """Return the bits of a payload of that length in which those that have this outline agree."""
-        if length in self._masks:
-            return self._masks[length]
-        mask = self._masks[length] = bytearray(b"\xff" * length)
-        for start, end in self.varying:
-            mask[start:end] = bytes(end - start)
-        if self.wall_time_at is not None:
-            mask[self.wall_time_at : self.wall_time_at + 8] = bytes(8)
-        if self.step_at is not None:
-            mask[slice(*self.step_at)] = b"\x80" * (self.step_at[1] - self.step_at[0])
-        return mask
 
 
 def mindspore(data: memoryview) -> Outline:

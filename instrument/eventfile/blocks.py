@@ -119,6 +119,12 @@ class Block:
     base: int
     groups: list[Group]
 
+    def payloads(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield the start of each payload, and a view of it, in file order."""
+        frames = [(start, group.length) for group in self.groups for start in group.starts.tolist()]
+        for start, length in sorted(frames):
+            yield start, self.data[start : start + length]
+
 
 class BlockReader:
     """Iterate the blocks of the file at `path` from the byte `start` on, or of its part before `stop`.
@@ -150,6 +156,29 @@ class BlockReader:
     def add(self, offset: int, bytes_skipped: int, reason: str, torn: bool = False) -> None:
         """Note damage; see `note`."""
         note(self.damage, Damage(self.path, offset, bytes_skipped, reason, torn))
+
+
+class EventFileReader:
+    """The payloads of one event file in file order; after iterating, `damage` lists what was passed over.
+
+    `offset` is where the frame of the payload yielded last begins, in bytes from the start of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.offset = 0
+        self.damage: list[Damage] = []
+
+    def __iter__(self) -> Iterator[memoryview]:
+        """Yield each payload, a copy that stays valid as long as it is kept."""
+        blocks = BlockReader(self.path)
+        self.damage = blocks.damage
+        for block in blocks:
+            self.damage = blocks.damage
+            for start, payload in block.payloads():
+                self.offset = block.base + start - frame.HEADER.size
+                yield memoryview(bytes(payload))
+        self.damage = blocks.damage
 
 
 class _Pass:

@@ -17,9 +17,9 @@ import numpy as np
 from instrument.facts.describe import leaves, number_summary
 from instrument.facts.rows import Best, Compared, Setting
 from instrument.facts.selection import TagFilter
-from instrument.runs.ordering import natural
 from instrument.runs.points import Scalars
 from instrument.runs.run import Run
+from instrument.wording import natural
 
 R = TypeVar("R", bound=Mapping[str, object])
 
@@ -81,7 +81,7 @@ def sorted_rows(rows: Iterable[R], column: str, descending: bool) -> list[R]:
     return with_value + without
 
 
-def _sort_key(row: Mapping[str, object], column: str) -> float | tuple[list[str], str]:
+def _sort_key(row: Mapping[str, object], column: str) -> float | tuple[list[str | int], str]:
     value = row[column]
     if isinstance(value, str):
         return natural(value)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from instrument.errors import InstrumentError, NoSuchRun
 from instrument.paths import absent
 from instrument.runs.folders import no_event_file
-from instrument.runs.frames import matches
-from instrument.runs.run import Run, Runs, find_runs, read_run
+from instrument.runs.run import Run, Runs, find_runs, matches, read_run
 from instrument.wording import nearest, quoted, quoted_list
 
 _GLOB = frozenset("*?[")

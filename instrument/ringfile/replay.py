@@ -21,7 +21,6 @@ from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
 from instrument.eventfile.blocks import BlockReader
-from instrument.eventfile.reader import payloads
 from instrument.events import Event
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Committer, Diagnostic, Job, Report
@@ -201,6 +200,6 @@ def _frames(data: bytes) -> Iterator[bytes]:
 def _frames_of(path: str, offset: int) -> Iterator[tuple[int, bytes]]:
     """Iterate over the valid frames of a file from `offset` on, also behind damage; each with where it ends."""
     for block in BlockReader(path, offset, as_it_is=True):
-        for start, payload in payloads(block):
+        for start, payload in block.payloads():
             begin, end = start - frame.HEADER.size, start + len(payload) + frame.FOOTER.size
             yield block.base + end, bytes(block.data[begin:end])

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,9 +100,13 @@ class Layout:
         """Return the bits of a payload of that length, which all have, in which those that have this layout agree."""
         if self._mask is None:
             mask = self._mask = np.full(length, 0xFF, np.uint8)
-            sizes = self.varying[:, 1] - self.varying[:, 0]
-            for size in set(sizes.tolist()):
-                mask[self.varying[sizes == size, :1] + np.arange(size)] = 0
+            if len(self.varying) > _FEW:
+                sizes = self.varying[:, 1] - self.varying[:, 0]
+                for size in set(sizes.tolist()):
+                    mask[self.varying[sizes == size, :1] + np.arange(size)] = 0
+            else:
+                for start, end in self.varying.tolist():
+                    mask[start:end] = 0
             if self.wall_time_at is not None:
                 mask[self.wall_time_at : self.wall_time_at + 8] = 0
             if self.step_at is not None:
@@ -157,9 +161,44 @@ class Batch:
         return everywhere[starts]
 
 
-def batches(
-    group: Group, data: memoryview, plain_key: int, outline_at: Outliner, cache: LayoutCache
-) -> Iterator[Batch | Group]:
+class LayoutCache:
+    """The last layout of each length: the steps of a run, and the runs of a tree, mostly record the same."""
+
+    _MOST_LENGTHS = 256
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[Layout, Bytes]] = {}
+
+    def find(self, payload: memoryview) -> Layout | None:
+        """Return the last layout of the payload's length if the payload has it."""
+        if len(payload) in self._last:
+            layout, example = self._last[len(payload)]
+            if not ((np.frombuffer(payload, np.uint8) & layout.mask(len(payload))) ^ example).any():
+                return layout
+        return None
+
+    def keep(self, payload: memoryview, layout: Layout) -> None:
+        """Keep the layout of a payload."""
+        if len(self._last) >= self._MOST_LENGTHS:
+            self._last.clear()
+        self._last[len(payload)] = layout, np.frombuffer(payload, np.uint8) & layout.mask(len(payload))
+
+
+class Dialect(NamedTuple):
+    """How events are read: `own` fields are values beside those of the summary, `plain_key` the key of a number.
+
+    `layouts` holds those of one file; `wide_layouts` are found without the dialect's outline, and hold for all files.
+    """
+
+    outline: Callable[[memoryview], Outline]
+    take_value: Callable[[Outline, memoryview, int, int], None]
+    own: frozenset[int]
+    plain_key: int
+    layouts: LayoutCache
+    wide_layouts: LayoutCache
+
+
+def batches(group: Group, data: memoryview, dialect: Dialect, outline_at: Outliner) -> Iterator[Batch | Group]:
     """Split a group of payloads in `data` into batches, and at last a group of those that belong to none.
 
     Payloads that are no events are left out.
@@ -170,13 +209,13 @@ def batches(
             break
         start = int(group.starts[0])
         payload = data[start : start + group.length]
-        layout = cache.find(payload) if is_long else None
+        layout = dialect.wide_layouts.find(payload) or dialect.layouts.find(payload) if is_long else None
         if layout is None and is_long:
             if not _look_alike(group):
                 break
-            layout = Layout.of_wide(payload, plain_key)
+            layout = Layout.of_wide(payload, dialect.plain_key)
             if layout is not None:
-                cache.keep(payload, layout)
+                dialect.wide_layouts.keep(payload, layout)
         if layout is None:
             outline = outline_at(start)
             if outline is None:  # it has been noted
@@ -186,7 +225,7 @@ def batches(
                 break
             layout = Layout.of_outline(outline)
             if is_long:
-                cache.keep(payload, layout)
+                dialect.layouts.keep(payload, layout)
         same = _agree(layout, group)
         if _SHARE * np.count_nonzero(same) < count:
             break
@@ -225,26 +264,3 @@ def _agree(layout: Layout, group: Group) -> Mask:
         bits = group.column(at, "u1") & np.uint8(0x80)
         same &= bits == bits[0]
     return same
-
-
-class LayoutCache:
-    """The last layout of each length: the steps of a run, and the runs of a tree, mostly record the same."""
-
-    _MOST_LENGTHS = 256
-
-    def __init__(self) -> None:
-        self._last: dict[int, tuple[Layout, Bytes]] = {}
-
-    def find(self, payload: memoryview) -> Layout | None:
-        """Return the last layout of the payload's length if the payload has it."""
-        if len(payload) in self._last:
-            layout, example = self._last[len(payload)]
-            if not ((np.frombuffer(payload, np.uint8) & layout.mask(len(payload))) ^ example).any():
-                return layout
-        return None
-
-    def keep(self, payload: memoryview, layout: Layout) -> None:
-        """Keep the layout of a payload."""
-        if len(self._last) >= self._MOST_LENGTHS:
-            self._last.clear()
-        self._last[len(payload)] = layout, np.frombuffer(payload, np.uint8) & layout.mask(len(payload))

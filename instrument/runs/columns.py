@@ -136,9 +136,20 @@ class SeriesRows(NamedTuple):
     continued: Mapping[Writer, Writer] = NOT_CONTINUED
 
     @classmethod
-    def of_one(cls, step: NDArray[np.int64], wall_time: NDArray[np.float64], writer: Writer) -> SeriesRows:
+    def of_one(
+        cls,
+        step: NDArray[np.int64],
+        wall_time: NDArray[np.float64],
+        writer: Writer,
+        continued: Mapping[Writer, Writer] = NOT_CONTINUED,
+    ) -> SeriesRows:
         """Return the rows of points of one writer, none of them superseded."""
-        return cls(step, wall_time, *_zeros(step.size, writer))
+        return cls(step, wall_time, *_zeros(step.size, writer), continued)
+
+    def freeze(self) -> None:
+        """Make the columns read-only, as several series show them."""
+        for column in (self.step, self.wall_time, self.superseded, self.writer_index):
+            column.flags.writeable = False
 
 
 @functools.lru_cache(64)  # thousands of series have the same number of points
@@ -157,13 +168,18 @@ class Columns(NamedTuple):
     raw: Any
 
 
-def joined(parts: list[Columns]) -> Columns:
-    """Return the points of several parts, one after the other."""
+def joined(raw: list[Any]) -> Any:
+    """Return the values of several columns, one after the other."""
+    if len(raw) == 1:
+        return raw[0]
+    return StoredColumn.joined(raw) if isinstance(raw[0], StoredColumn) else np.concatenate(raw)
+
+
+def _joined(parts: list[Columns]) -> Columns:
     if len(parts) == 1:
         return parts[0]
     step, wall_time, raw = zip(*parts, strict=True)
-    values = StoredColumn.joined(list(raw)) if isinstance(raw[0], StoredColumn) else np.concatenate(raw)
-    return Columns(np.concatenate(step), np.concatenate(wall_time), values)
+    return Columns(np.concatenate(step), np.concatenate(wall_time), joined(list(raw)))
 
 
 class FilePoints:
@@ -192,11 +208,11 @@ class FilePoints:
         self._settled.append(Columns(rows["step"].copy(), rows["wall_time"].copy(), raw))
         self._block = bytearray()
         while len(self._settled) > 1 and len(self._settled[-2].step) + len(self._settled[-1].step) < _FEW_POINTS:
-            self._settled[-2:] = [joined(self._settled[-2:])]
+            self._settled[-2:] = [_joined(self._settled[-2:])]
 
     def settle(self) -> None:
         """Put all blocks together."""
-        self._settled = [joined(self._settled)]
+        self._settled = [_joined(self._settled)]
 
     def __len__(self) -> int:
         return sum(len(columns.step) for columns in self._settled)
@@ -206,9 +222,8 @@ class FilePoints:
         return self._settled[0]
 
     @property
-    def together(self) -> object:
-        """An object that is equal for tags with the same steps and times; here for no other tag."""
-        return id(self)
+    def together(self) -> None:
+        """What tags with the same steps and times have in common; here there are none."""
 
     def extent(self) -> Extent | None:
         """Return the first and the last step and the last time; None where steps do not ascend."""

@@ -28,7 +28,7 @@ import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -127,10 +127,7 @@ class EventFile:
         self.frames = 0
         self._identity: tuple[int, int] | None = None
         self._last = b""
-        if self.name.kind == names.TENSORBOARD:
-            self._dialect, self._layout_cache = _tensorboard(self._plugins), columnar.LayoutCache()
-        else:
-            self._dialect, self._layout_cache = _MINDSPORE, _SHARED_CACHE
+        self._dialect = _tensorboard(self._plugins) if self.name.kind == names.TENSORBOARD else _MINDSPORE
         self._irregular = irregular.Irregular(self._dialect, self._ids_of)
         #: The tags of the last layouts.
         self._tags: dict[columnar.Layout, list[_Tags]] = {}
@@ -222,6 +219,13 @@ class EventFile:
             return NumberPoints(self.numbers, number)
         return self._stored.get(key)
 
+    def together(self) -> Iterator[tuple[Key, object]]:
+        """Iterate over kinds and tags, each with what is equal for those that have the same steps and times."""
+        for tag, table in zip(self.numbers.ids, self.numbers.tables(), strict=True):
+            key = "scalar", tag
+            yield key, table or key
+        yield from ((key, key) for key in self._stored)
+
     def tags(self) -> dict[str, list[str]]:
         """Return the tags of each kind."""
         tags = {"scalar": list(self.numbers.ids)} if self.numbers.ids else {}
@@ -251,7 +255,7 @@ class EventFile:
         batches, left = [], []
         for group in groups:
             outline_at = functools.partial(self._outline, block, group.length)
-            for part in columnar.batches(group, block.data, self._dialect.plain_key, outline_at, self._layout_cache):
+            for part in columnar.batches(group, block.data, self._dialect, outline_at):
                 if isinstance(part, columnar.Batch):
                     batches.append(part)
                 else:
@@ -366,9 +370,9 @@ class EventFile:
         is_long = group.starts.size == 1 and group.length >= columnar.LONG_BYTES
         payload = block.data[start : start + group.length]
         layout = columnar.Layout.of_wide(payload, self._dialect.plain_key) if is_long else None
-        if layout is None or not all(
-            self.numbers.has_rows(of_size.ids, of_size.size) for of_size in self._tags_of(layout)
-        ):
+        if layout is None or not self.numbers.ids.keys() >= set(layout.tags):
+            return False
+        if not all(self.numbers.has_rows(of_size.ids, of_size.size) for of_size in self._tags_of(layout)):
             return False
         self._take_batch(block, columnar.Batch(layout, group))
         return True
@@ -377,8 +381,8 @@ class EventFile:
         """Return the tags of a layout by the size of their numbers; tags beyond the file's limit are left out."""
         tags = self._tags.get(layout)
         if tags is None:
-            ids = np.array(self._ids_of(layout.tags))
-            is_unique = np.unique(ids).size == ids.size
+            numbers = self._ids_of(layout.tags)
+            ids, is_unique = np.array(numbers), len(set(numbers)) == len(numbers)
             tags = []
             for size in set(layout.sizes.tolist()):
                 chosen = (layout.sizes == size) & (ids >= 0)
@@ -491,15 +495,18 @@ def _number(content: memoryview) -> float:
     return float(np.frombuffer(content, f"<f{len(content)}")[0])
 
 
-_MINDSPORE = irregular.Dialect(outline.mindspore, outline.take_value, frozenset(outline.OWN), outline.PLAIN_KEY)
 #: The runs of a tree mostly record the same.
-_SHARED_CACHE = columnar.LayoutCache()
+_MINDSPORE_LAYOUTS, _TENSORBOARD_LAYOUTS = columnar.LayoutCache(), columnar.LayoutCache()
+_MINDSPORE = columnar.Dialect(
+    outline.mindspore, outline.take_value, frozenset(outline.OWN), outline.PLAIN_KEY,
+    _MINDSPORE_LAYOUTS, _MINDSPORE_LAYOUTS,
+)  # fmt: skip
 
 
-def _tensorboard(plugins: tensorboard_outline.Plugins) -> irregular.Dialect:
+def _tensorboard(plugins: tensorboard_outline.Plugins) -> columnar.Dialect:
     """Return the dialect of one file: the first value of a tag says what its values mean."""
-    return irregular.Dialect(
+    return columnar.Dialect(
         functools.partial(tensorboard_outline.outline, plugins=plugins),
         lambda layout, *span: tensorboard_outline.take_value(layout, plugins, *span),
-        tensorboard_outline.OWN, tensorboard_outline.PLAIN_KEY,
+        tensorboard_outline.OWN, tensorboard_outline.PLAIN_KEY, columnar.LayoutCache(), _TENSORBOARD_LAYOUTS,
     )  # fmt: skip

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from instrument.eventfile import names
 from instrument.ringfile import pending
 from instrument.ringfile.header import is_ring_file
-from instrument.runs.ordering import natural
-from instrument.wording import quoted_list
+from instrument.wording import natural, quoted_list
 
 #: The search that only serves an error message ends here.
 _SEARCHED_FOLDERS = 2000

@@ -17,6 +17,7 @@ from instrument.codec.outline import Outline
 from instrument.errors import CorruptMessage
 from instrument.eventfile.blocks import Block, Group
 from instrument.runs import cycles, scan
+from instrument.runs.columnar import Dialect
 from instrument.runs.cycles import Cycle, Events, Repeated
 from instrument.runs.numbers import Rows, TaggedNumbers
 from instrument.runs.scan import Values
@@ -29,15 +30,6 @@ _MANY_EVENTS = 32
 _FIRST_EVENTS, _MOST_FAILURES = 1200, 8
 #: An event of this size may have many values by itself.
 _LONG_BYTES = 1024
-
-
-class Dialect(NamedTuple):
-    """How events are read: `own` fields are values beside those of the summary, `plain_key` the key of a number."""
-
-    outline: Callable[[memoryview], Outline]
-    take_value: Callable[[Outline, memoryview, int, int], None]
-    own: frozenset[int]
-    plain_key: int
 
 
 #: Numbers, and their positions in the file.

@@ -266,11 +266,16 @@ class Numbers:
         raw = np.concatenate([raw for _, raw in parts])
         return Columns(rows.step[order], rows.wall_time[order], raw[order])
 
-    def together(self, number: int) -> object:
-        """Return what is equal for tags with the same rows."""
-        begin, end = self._span(number)
-        lines = self._lines_of(number)
-        return lines[0][0] if begin == end and len(lines) == 1 else (id(self), number)
+    def tables(self) -> list[_Table | None]:
+        """Return what tags with the same rows have in common, by tag; None for one that has rows of its own."""
+        self._settle()
+        return [None if line is None else line[0] for line in self._sole_lines[:-1]]
+
+    def together(self, number: int) -> object | None:
+        """Return what tags with the same rows have in common; None for a tag that has rows of its own."""
+        self._settle()
+        line = self._sole_lines[number]
+        return None if line is None else line[0]
 
     def nonfinite(self) -> list[str]:
         """Return the tags that have NaN or an infinity."""
@@ -293,8 +298,7 @@ class Numbers:
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return where the points of a tag begin and end among the sorted ones."""
-        if not self._is_settled:
-            self._settle()
+        self._settle()
         return self._bounds[number], self._bounds[number + 1]
 
     def _lines_of(self, number: int) -> list[_Line]:
@@ -303,6 +307,8 @@ class Numbers:
 
     def _settle(self) -> None:
         """Sort all points by tag, and find the lines of each tag in tables."""
+        if self._is_settled:
+            return
         self._is_settled = True
         self._sort()
         tables = list(self._tables.values())
@@ -410,8 +416,8 @@ class NumberPoints:
         return self._numbers.columns(self.number)
 
     @property
-    def together(self) -> object:
-        """An object that is equal for tags with the same steps and times."""
+    def together(self) -> object | None:
+        """What tags with the same steps and times have in common; None if there are no others."""
         return self._numbers.together(self.number)
 
     def extent(self) -> Extent | None:

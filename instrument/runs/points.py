@@ -23,7 +23,6 @@ from instrument.codec import image as image_codec
 from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile.names import Writer
 from instrument.runs.columns import NOT_CONTINUED, Columns, FilePoints, SeriesRows, joined
-from instrument.runs.html_view import HtmlView
 from instrument.runs.numbers import NumberPoints
 from instrument.runs.starts import Origin, replaced_from
 from instrument.values import SAMPLED, Histogram, Image, Tensor, Text
@@ -35,6 +34,31 @@ P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
 _DOUBLE_BYTES = 8
+
+
+Renderer = Callable[[object], str]
+
+
+class HtmlView:
+    """A value that a notebook shows as HTML if a renderer is set, and as text if none is.
+
+    What reads does not import what shows: the package's root names the renderer when it hands out its first name for
+    reading (`instrument/__init__.py`).
+    """
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        return None if _load_renderer is None else _load_renderer()(self)
+
+
+_load_renderer: Callable[[], Renderer] | None = None
+
+
+def set_renderer(load: Callable[[], Renderer]) -> None:
+    """Have `load` called for the renderer when a notebook asks for HTML."""
+    global _load_renderer
+    _load_renderer = load
 
 
 @dataclass
@@ -314,39 +338,45 @@ class Tensors(_Decoded[Tensor]):
         return self.decode(self._find(step)).array
 
 
-def merge(
-    cls: Callable[..., P],
-    kind: str,
-    tag: str,
-    parts: Sequence[Part],
-    superseded: bool,
-    continued: Mapping[Writer, Writer] = NOT_CONTINUED,
-) -> P:
-    """Put the points of several files together; `parts` are in the order of their files' names.
+class Merging(NamedTuple):
+    """How the points of several files become a series: its rows, and the order of its values, those files joined."""
 
-    `continued` are writers that another one has gone on with.
+    rows: SeriesRows
+    order: slice | NDArray[np.intp]
+
+
+def merging(
+    parts: Sequence[Part], is_sampled: bool, superseded: bool, continued: Mapping[Writer, Writer] = NOT_CONTINUED
+) -> Merging:
+    """Return how parts are merged, which are in the order of their files; it holds for all tags with the same rows.
+
+    A step may hold several points if they are samples. `continued` are writers that another one has gone on with.
     """
     columns = [part.points.columns() for part in parts]
     writers = tuple(sorted({part.writer for part in parts}))
-    sampled = is_sampled(kind, tag)
     starts = _replaced_from(parts, columns)
-    masks = [_superseded(column.step, start, sampled) for column, start in zip(columns, starts, strict=True)]
+    masks = [_superseded(column.step, start, is_sampled) for column, start in zip(columns, starts, strict=True)]
     places = {writer: place for place, writer in enumerate(writers)}
     index: list[NDArray[np.intp]] = [
         np.full(len(column.step), places[part.writer]) for part, column in zip(parts, columns, strict=True)
     ]
-    whole = joined(columns)
-    mask, writer_index = (column[0] if len(parts) == 1 else np.concatenate(column) for column in (masks, index))
-    order: Any = slice(None)
-    if not _is_ordered(whole):
-        order = np.lexsort((whole.wall_time, whole.step))  # stable: equal times keep the order of the files
+    step = np.concatenate([column.step for column in columns])
+    wall_time = np.concatenate([column.wall_time for column in columns])
+    mask, writer_index = np.concatenate(masks), np.concatenate(index)
+    order: slice | NDArray[np.intp] = slice(None)
+    if not _is_ordered(step, wall_time):
+        order = np.lexsort((wall_time, step))  # stable: equal times keep the order of the files
     if not superseded and mask.any():
-        order = np.arange(mask.size)[order]
-        order = order[~mask[order]]
-    step, wall_time, mask, writer_index = (
-        column[order] for column in (whole.step, whole.wall_time, mask, writer_index)
-    )
-    return cls(kind, tag, SeriesRows(step, wall_time, mask, writers, writer_index, continued), whole.raw[order])
+        chosen = np.arange(mask.size)[order]
+        order = chosen[~mask[chosen]]
+    rows = SeriesRows(step[order], wall_time[order], mask[order], writers, writer_index[order], continued)
+    return Merging(rows, order)
+
+
+def merge(cls: Callable[..., P], kind: str, tag: str, parts: Sequence[Part], how: Merging) -> P:
+    """Put the points of several files together."""
+    raw = joined([part.points.columns().raw for part in parts])
+    return cls(kind, tag, how.rows, raw[how.order])
 
 
 def is_sampled(kind: str, tag: str) -> bool:
@@ -354,12 +384,12 @@ def is_sampled(kind: str, tag: str) -> bool:
     return kind == "scalar" and tag.startswith(SAMPLED)
 
 
-def _is_ordered(columns: Columns) -> bool:
+def _is_ordered(step: NDArray[np.int64], wall_time: NDArray[np.float64]) -> bool:
     """Return True if points are ordered by step and then by time."""
-    later_step = columns.step[1:] > columns.step[:-1]
+    later_step = step[1:] > step[:-1]
     if later_step.all():
         return True
-    later = (columns.step[1:] == columns.step[:-1]) & (columns.wall_time[1:] >= columns.wall_time[:-1])
+    later = (step[1:] == step[:-1]) & (wall_time[1:] >= wall_time[:-1])
     return bool((later_step | later).all())
 
 
@@ -382,7 +412,7 @@ def _replaced_from(parts: Sequence[Part], columns: Sequence[Columns]) -> list[in
 
 
 def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
-    """Return how many points of a series are superseded; `parts` are those that `merge` takes."""
+    """Return how many points of a series are superseded; `parts` are those that `merging` takes."""
     columns = [part.points.columns() for part in parts]
     sampled = is_sampled(kind, tag)
     starts = _replaced_from(parts, columns)
@@ -392,7 +422,7 @@ def superseded(kind: str, tag: str, parts: Sequence[Part]) -> int:
 
 
 def replaced(parts: Sequence[Part]) -> int:
-    """Return how many points of a series restarts have superseded; `parts` are those that `merge` takes."""
+    """Return how many points of a series restarts have superseded; `parts` are those that `merging` takes."""
     columns = [part.points.columns() for part in parts] if len(parts) > 1 else []
     starts = _replaced_from(parts, columns) if columns else []
     return sum(

@@ -8,9 +8,9 @@ The problem: a run is several files (of ranks, of restarts, of profiles, of two 
 being written, and a user wants one object with columns of numbers.
 
 The strategy: `Run` is the facade on top. Below it `run_data.RunData` holds what the files contain, `points` makes
-series of it (what is superseded after a restart is decided in `starts`), `tail` follows it, and `frames` makes data
-frames. None of these knows `Run`; they take the part of it that they need as a protocol. Files are read whole on first
-use: then every series is a view of columns that are there. With `follow` each access first reads what has come since.
+series of it (what is superseded after a restart is decided in `starts`), and `tail` follows it. None of these knows
+`Run`; `tail` takes the part of it that it needs as a protocol. Files are read whole on first use: then every series is
+a view of columns that are there. With `follow` each access first reads what has come since.
 
 Rejected: opening files lazily series by series, as an index in the file would allow. Event files have no index, and
 reading a gigabyte's frames once, with all checksums, takes about as long as finding one tag in them.
@@ -20,6 +20,7 @@ reading a gigabyte's frames once, with all checksums, takes about as long as fin
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,19 +32,20 @@ from instrument.errors import CorruptMessage, NoSuchRun
 from instrument.eventfile import file_kinds, names
 from instrument.eventfile.blocks import Damage
 from instrument.ringfile import pending
-from instrument.runs import folders, frames, tail
-from instrument.runs.html_view import HtmlView
-from instrument.runs.ordering import natural
-from instrument.runs.points import Images, NonFinite, Points, Scalars, Series, Tensors, named
+from instrument.runs import folders, tail
+from instrument.runs.points import HtmlView, Images, NonFinite, Points, Scalars, Series, Tensors, import_pandas, named
 from instrument.runs.run_data import RunData, RunLineage
 from instrument.runs.starts import KILLED, RUNNING, RunStart, starts_in, state_of
 from instrument.values import FAILED, KINDS, Gap, Graph, Histogram, Landscape, LossSurface, Text
-from instrument.wording import nearest, quoted, quoted_list, ranges
+from instrument.wording import natural, nearest, quoted, quoted_list, ranges
 
 if TYPE_CHECKING:
     from instrument.analyse.profile import Profile
 
 P = TypeVar("P", bound=Points)
+
+#: Columns of a frame of many series, in their order.
+_COLUMNS = ("run", "tag", "step", "wall_time", "value", "device", "host")
 
 #: Kinds whose points are not a `Series`.
 _CLASSES: dict[str, Callable[..., Points]] = {"scalar": Scalars, "tensor": Tensors, "image": Images}
@@ -212,7 +214,7 @@ class Run(HtmlView):
             NoSuchRun: there are series of that kind, but none has such a tag.
             ImportError: pandas is not installed.
         """
-        return frames.frame([(self.name, self)], tags, kind, superseded)
+        return _frame([(self.name, self)], tags, kind, superseded)
 
     @property
     def starts(self) -> list[RunStart]:
@@ -374,7 +376,36 @@ class Runs(HtmlView, list[Run]):
 
         `frame.pivot_table(index="step", columns="run", values="value")` of one tag has a column a run.
         """
-        return frames.frame(zip(self.names, self, strict=True), tags, kind, superseded)
+        return _frame(zip(self.names, self, strict=True), tags, kind, superseded)
+
+
+def matches(tag: str, pattern: str) -> bool:
+    """Return True where a tag is called like the pattern, or matches it as a glob; `*` stands for `/` as well."""
+    return tag == pattern or fnmatch.fnmatchcase(tag, pattern)
+
+
+def _frame(runs: Iterable[tuple[str, Run]], tags: str | Sequence[str], kind: str, superseded: bool) -> Any:
+    """Return the points of runs, given with their names; see `Run.to_pandas`."""
+    pandas = import_pandas()
+    patterns = [tags] if isinstance(tags, str) else list(tags)
+    frames, existing = [], set[str]()
+    for name, run in runs:
+        of_run = run.tags().get(kind, [])
+        existing.update(of_run)
+        for tag in of_run:
+            if any(matches(tag, pattern) for pattern in patterns):
+                points = run.points(kind, tag, superseded).to_pandas()
+                points.insert(0, "tag", tag)
+                points.insert(0, "run", name)
+                if superseded and "superseded" not in points:
+                    points["superseded"] = False
+                frames.append(points)
+    if not frames and existing and patterns != ["*"]:
+        wanted = " or ".join(map(quoted, patterns))
+        raise NoSuchRun(f"no {kind} has a tag that matches {wanted}; {nearest(patterns[0], sorted(existing))}")
+    if not frames:
+        return pandas.DataFrame(columns=[*_COLUMNS, *(["superseded"] if superseded else [])])
+    return pandas.concat(frames, ignore_index=True)
 
 
 def read_run(path: str | os.PathLike[str], follow: bool = False) -> Run:

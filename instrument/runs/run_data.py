@@ -6,6 +6,7 @@ read anew, one that is gone is forgotten: what was followed equals what is opene
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections import Counter
@@ -19,9 +20,22 @@ from instrument.eventfile import frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import Damage
 from instrument.eventfile.names import Writer
+from instrument.runs.columns import SeriesRows
 from instrument.runs.event_file import EventFile, Key, LineageRecord
-from instrument.runs.html_view import HtmlView
-from instrument.runs.points import NonFinite, Part, Points, Scalars, is_sampled, merge, replaced, superseded
+from instrument.runs.numbers import Numbers
+from instrument.runs.points import (
+    HtmlView,
+    Merging,
+    NonFinite,
+    Part,
+    Points,
+    Scalars,
+    is_sampled,
+    merge,
+    merging,
+    replaced,
+    superseded,
+)
 from instrument.runs.starts import Origin, joined
 from instrument.values import Gap
 
@@ -40,10 +54,9 @@ class RunData:
 
     def __init__(self) -> None:
         self._files: dict[str, EventFile] = {}
-        #: The file, if there is one only.
-        self._only: EventFile | None = None
         self._in_order: list[EventFile] | None = None
         self._by_rows: dict[object, list[Key]] | None = None
+        self._mergings: dict[tuple[object, ...], Merging] = {}
         #: Those with the start of their recorder, by what the names of its files have in common.
         self._first_files: dict[str, EventFile] = {}
         self._origins: dict[str, Origin] = {}
@@ -65,10 +78,10 @@ class RunData:
                 file = before.get(path)
                 self._files[path] = EventFile.at(path) if file is None or file.is_replaced() else file
                 self._files[path].read()
-        self._only = next(iter(self._files.values())) if len(self._files) == 1 else None
+        self.__dict__.pop("_sole_numbers", None)
         firsts = [file for file in self._files.values() if file.begun is not None]
         self._continued = None
-        self._origins = {}
+        self._origins, self._mergings = {}, {}
         self._first_files = {names.recorder_of(os.path.basename(file.path)): file for file in firsts}
 
     @property
@@ -81,8 +94,6 @@ class RunData:
 
     def tags(self) -> dict[str, list[str]]:
         """Return the tags of each kind, in the order in which they first came."""
-        if self._only is not None:
-            return self._only.tags()
         tags: dict[str, dict[str, None]] = {}
         for file in self._files.values():
             for kind, of_file in file.tags().items():
@@ -99,12 +110,32 @@ class RunData:
 
     def points(self, cls: Callable[..., P], kind: str, tag: str, superseded: bool = False) -> P | None:
         """Return a series, with `superseded` also its points that are; None if there is no such series."""
-        if self._only is not None and kind == "scalar":
-            series = self._only.numbers.series(tag)
+        if kind == "scalar" and self._sole_numbers is not None:  # there may be thousands of tags
+            series = self._sole_numbers.series(tag)
             if series is not None:
                 return cls(kind, tag, *series)
         parts = self.parts((kind, tag))
-        return merge(cls, kind, tag, parts, superseded, self.continued) if parts else None
+        if len(parts) == 1 and parts[0].points.extent() is not None:  # there is nothing to merge
+            step, wall_time, raw = parts[0].points.columns()
+            return cls(kind, tag, SeriesRows.of_one(step, wall_time, parts[0].writer, self.continued), raw)
+        return merge(cls, kind, tag, parts, self._merging(kind, tag, parts, superseded)) if parts else None
+
+    @functools.cached_property
+    def _sole_numbers(self) -> Numbers | None:
+        """The numbers of the only file that has any; None where there are several."""
+        files = [file for file in self._files.values() if file.numbers.ids]
+        return files[0].numbers if len(files) == 1 and not self.continued else None
+
+    def _merging(self, kind: str, tag: str, parts: list[Part], superseded: bool) -> Merging:
+        """Return how the parts of a series are merged; series with the same rows in all files share that."""
+        key = (is_sampled(kind, tag), superseded, *(part.points.together for part in parts))
+        how = self._mergings.get(key)
+        if how is None:
+            how = merging(parts, is_sampled(kind, tag), superseded, self.continued)
+            if None not in key:
+                how.rows.freeze()
+                self._mergings[key] = how
+        return how
 
     @property
     def continued(self) -> dict[Writer, Writer]:
@@ -136,8 +167,8 @@ class RunData:
             parts = self.parts(key)
             extent = parts[0].points.extent() if len(parts) == 1 else None
             if extent is None:
-                points = merge(Points, *key, parts, superseded=False)
-                extent = int(points.step[0]), int(points.step[-1]), float(points.wall_time.max())
+                rows = self._merging(*key, parts, superseded=False).rows
+                extent = int(rows.step[0]), int(rows.step[-1]), float(rows.wall_time.max())
             extents.append(extent)
         if not extents:
             return None
@@ -178,20 +209,14 @@ class RunData:
         """Return the series by what they have in common: those of one entry have the same steps in all files."""
         if self._by_rows is not None:
             return self._by_rows
-        files = self.files
-        result: dict[object, list[Key]] = {}
-        self._by_rows = result
-        if len(files) == 1:
-            for key, points in files[0].points.items():
-                result.setdefault(points.together, []).append(key)
-            return result
         together: dict[Key, list[object]] = {}
-        for index, file in enumerate(files):
-            for key, points in file.points.items():
-                together.setdefault(key, []).append((index, points.together))
+        for index, file in enumerate(self.files):
+            for key, rows in file.together():
+                together.setdefault(key, []).append((index, rows))
+        self._by_rows = {}
         for key, all_files in together.items():
-            result.setdefault(tuple(all_files), []).append(key)
-        return result
+            self._by_rows.setdefault(tuple(all_files), []).append(key)
+        return self._by_rows
 
     def lineage(self) -> RunLineage:
         """Return by key what was recorded last; of custom lineage and hyper-parameters of TensorBoard all names.

@@ -11,7 +11,6 @@ from instrument.errors import CorruptMessage, InstrumentError, NoSuchRun
 from instrument.eventfile import file_kinds, frame, names
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import BlockReader, Damage, note
-from instrument.eventfile.reader import payloads
 from instrument.paths import absent
 from instrument.ringfile import pending
 from instrument.ringfile.pending import Pending
@@ -103,7 +102,7 @@ def _name(path: str) -> names.EventFileName | None:
 def _check_frames(report: Report) -> None:
     reader = BlockReader(report.path)
     for block in reader:
-        for start, payload in payloads(block):
+        for start, payload in block.payloads():
             report.frames += 1
             try:
                 report.values += sum(1 for _ in outline.records(payload))
@@ -167,7 +166,7 @@ def _whole(file: EventFile, report: Report) -> Iterator[memoryview]:
     for block in reader:
         faults = file.faults(block)
         first = end = 0
-        for start, payload in payloads(block):
+        for start, payload in block.payloads():
             report.frames += 1
             begin, following = start - frame.HEADER.size, start + len(payload) + frame.FOOTER.size
             if start in faults:

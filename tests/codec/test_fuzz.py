@@ -27,7 +27,7 @@ from instrument.codec import (
     wire,
 )
 from instrument.errors import CorruptMessage
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.values import (
     ArrayItem,
     Event,

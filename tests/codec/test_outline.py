@@ -13,6 +13,7 @@ from instrument.codec import event, outline, tensorboard_outline, wire
 from instrument.codec import tensorboard as tb
 from instrument.codec.outline import Outline
 from instrument.errors import CorruptMessage
+from instrument.runs.columnar import Layout
 from instrument.values import Event, MessageItem, Scalar, ScalarItem
 from tests.codec.test_event import ALL_KINDS, STEP, TIME, graph_bytes, payloads, scalar_item
 
@@ -56,10 +57,11 @@ def test_alike_payloads_have_the_same_outline(step: int) -> None:
     data, other = memoryview(b"".join(first)), memoryview(b"".join(second))
     found = outline.mindspore(data)
     assert found.is_regular
-    mask = found.mask(len(data))
+    mask = Layout.of_outline(found).mask(len(data))
     assert bytes(np.frombuffer(data, "u1") & mask) == bytes(np.frombuffer(other, "u1") & mask)
-    again = found.with_head(other)
+    again = outline.mindspore(other)
     assert (again.step, again.wall_time) == (step ^ 1, 2.5)
+    assert (again.places, again.varying, again.step_at) == (found.places, found.varying, found.step_at)
     assert [number(other, again, index) for index in range(2)] == [2.0, 0.3]
 
 
@@ -68,7 +70,7 @@ def test_every_byte_outside_the_numbers_tells(rng: np.random.Generator) -> None:
     (pieces,) = event.encode(Event(300, 1.0, (), {"a": 1.0, "b": 0.1}))
     data = b"".join(pieces)
     found = outline.mindspore(memoryview(data))
-    mask = found.mask(len(data))
+    mask = Layout.of_outline(found).mask(len(data)).tolist()
     free = [position for position, bits in enumerate(mask) if bits != 0xFF]
     # time, step (its continuation bits are compared), a float, a float and a double
     assert len(free) == 8 + 2 + 4 + 4 + 8

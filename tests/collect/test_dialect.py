@@ -11,7 +11,7 @@ import pytest
 from instrument import Run, SummaryCollector, SummaryRecord, read
 from instrument.codec import tensorboard as tb
 from instrument.codec import wire
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from tests import protobuf
 from tests.collect.build import BOTH
 from tests.collect.fake import Loop

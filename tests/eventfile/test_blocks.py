@@ -11,7 +11,6 @@ import pytest
 from instrument.eventfile import blocks, frame
 from instrument.eventfile.access import OpenFile
 from instrument.eventfile.blocks import WRONG_PAYLOAD, BlockReader
-from instrument.eventfile.reader import payloads
 
 
 def framed(payload: bytes) -> bytes:
@@ -20,7 +19,7 @@ def framed(payload: bytes) -> bytes:
 
 def read(path: Path, start: int = 0, stop: int | None = None) -> tuple[list[bytes], BlockReader]:
     reader = BlockReader(str(path), start, stop)
-    return [bytes(payload) for block in reader for _, payload in payloads(block)], reader
+    return [bytes(payload) for block in reader for _, payload in block.payloads()], reader
 
 
 @pytest.mark.parametrize("window_bytes", [64, 1000, 1 << 20])

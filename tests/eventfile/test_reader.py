@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from instrument.eventfile import frame
-from instrument.eventfile.blocks import Damage
+from instrument.eventfile.blocks import Damage, EventFileReader
 from instrument.eventfile.crc import masked_crc
-from instrument.eventfile.reader import EventFileReader
 
 PAYLOADS = [b"version", b"", b"a", bytes(range(20)), b"last"]
 

@@ -29,7 +29,7 @@ import psutil
 
 from instrument.codec.lineage import custom_message
 from instrument.eventfile import names
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.events import ArrayItem, Event, MessageItem
 from instrument.ringfile import recover
 from instrument.ringfile.header import is_ring_file

@@ -18,7 +18,7 @@ from instrument import Run
 from instrument.codec import wire
 from instrument.codec.dialects import LAYOUTS, LINEAGE, OTHERS, SCALARS, SUMMARY, Layout
 from instrument.eventfile import names
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.values import LINEAGE_KINDS, ArrayItem, Event
 from tests.faults import oracle
 from tests.faults.trainer import Plan

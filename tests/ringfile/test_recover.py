@@ -13,7 +13,7 @@ from instrument import read
 from instrument.codec.dialects import LAYOUTS
 from instrument.errors import CorruptMessage
 from instrument.eventfile import frame
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.events import ArrayItem, Event
 from instrument.ringfile import control, header, locks, recover, snapshot
 from instrument.ringfile.replay import replay

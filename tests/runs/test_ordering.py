@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from instrument.runs.ordering import natural
 from instrument.runs.run import find_runs, read_run
 from instrument.values import Event
+from instrument.wording import natural
 from tests.runs.build import write
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from instrument.codec import lineage, outline
 from instrument.eventfile import names
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.values import ArrayItem, Event, Gap, MessageItem, Record, ScalarItem
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ import pytest
 from instrument.codec import outline, wire
 from instrument.codec.dialects import LAYOUTS
 from instrument.codec.lineage import custom_message
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.ringfile import commit
 from instrument.ringfile.commit import LINEAGE, SUMMARY, Committer, Diagnostic, Job
 from instrument.ringfile.control import State

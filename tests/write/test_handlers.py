@@ -10,7 +10,7 @@ import time
 import pytest
 
 from instrument.codec import outline
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.write.supervisor import Supervisor
 from tests.write.build import scalar, steps, tensor, wait_for_workers_to_end
 from tests.write.conftest import OpenSink

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from instrument.codec import event as event_codec
-from instrument.eventfile.reader import EventFileReader
+from instrument.eventfile.blocks import EventFileReader
 from instrument.values import ArrayItem, Event, Gap, ScalarItem
 from instrument.write.factory import open_sink
 from instrument.write.sink import Stats, Target
