@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
     "atomic_write": set(),
+    "undo": set(),
     "wording": set(),
     "forks": set(),
     "paths": set(),
@@ -31,10 +32,10 @@ ALLOWED: dict[str, set[str]] = {
     "processes": {"descriptors"},
     "events": {"numpy"},
     "values": {"events", "numpy"},
-    "eventfile": {"errors", "descriptors", "crc32c", "numpy"},
+    "eventfile": {"errors", "descriptors", "undo", "crc32c", "numpy"},
     "codec": {"values", "events", "errors", "numpy", "PIL"},
     # The ring buffer as a file: workers drain it, readers and the next recorder find what is left in it.
-    "ringfile": {"codec", "eventfile", "values", "events", "errors", "descriptors", "numpy"},
+    "ringfile": {"codec", "eventfile", "values", "events", "errors", "descriptors", "undo", "numpy"},
     # the writing half
     "framework": {"errors", "_version", "mindspore", "numpy"},
     "write": {
@@ -47,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         "forks",
         "descriptors",
         "processes",
+        "undo",
         "numpy",
         "crc32c",
     },

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 
 from instrument.descriptors import above_streams
+from instrument.undo import UndoOnError
 
 #: Pieces below this size are joined before the system call: copying them costs less than handing them over singly.
 _JOIN_BELOW_BYTES = 64 * 1024
@@ -55,15 +56,12 @@ class EventFileWriter:
             self._cut(committed_bytes)
             self._tail_unknown = False
         end = committed_bytes
-        try:
+        with UndoOnError(self.cut, committed_bytes):  # also an interrupt from the keyboard between two parts
             remaining = coalesce(pieces)
             while remaining:
                 written = _write_at(self._fd, _batch(remaining), end)
                 end += written
                 remaining = _drop(remaining, written)
-        except BaseException:  # also an interrupt from the keyboard between two parts
-            self.cut(committed_bytes)
-            raise
         return end
 
     def cut(self, committed_bytes: int) -> None:

@@ -36,6 +36,7 @@ from instrument.eventfile import names
 from instrument.eventfile.crc import crc32c
 from instrument.ringfile import locks
 from instrument.ringfile.control import CONTROL_WORDS, MAX_WORKERS
+from instrument.undo import UndoOnError
 
 MAGIC = b"INSTRING"
 VERSION = 1
@@ -234,20 +235,15 @@ def create(directory: str, header: Header) -> tuple[str, int]:
             if number < _ATTEMPTS:
                 continue
             raise
-        try:
+        with UndoOnError(_discard, fd, partial):
             is_taken = os.path.lexists(path)
             if not is_taken:
                 locks.acquire_shared(fd)
                 initialise(fd, header)
                 os.rename(partial, path)
-        except BaseException:
-            os.close(fd)
-            _remove(partial)
-            raise
         if not is_taken:
             return path, fd
-        os.close(fd)
-        _remove(partial)
+        _discard(fd, partial)
     raise AssertionError("there is no end of numbers")
 
 
@@ -267,6 +263,12 @@ def initialise(fd: int, header: Header, allocates: bool = True) -> None:
 def _open(path: str) -> int:
     """Open a new file."""
     return above_streams(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+
+
+def _discard(fd: int, path: str) -> None:
+    """Close and remove a file."""
+    os.close(fd)
+    _remove(path)
 
 
 def _remove(path: str) -> None:

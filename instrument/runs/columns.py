@@ -223,7 +223,7 @@ class FilePoints:
 
     @property
     def together(self) -> None:
-        """What tags with the same steps and times have in common; here there are none."""
+        """Object that tags with the same steps and times have in common; here there are none."""
 
     def extent(self) -> Extent | None:
         """Return the first and the last step and the last time; None where steps do not ascend."""

@@ -417,7 +417,7 @@ class NumberPoints:
 
     @property
     def together(self) -> object | None:
-        """What tags with the same steps and times have in common; None if there are no others."""
+        """Object that tags with the same steps and times have in common; None if there are no others."""
         return self._numbers.together(self.number)
 
     def extent(self) -> Extent | None:

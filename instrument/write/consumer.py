@@ -29,6 +29,7 @@ from instrument.ringfile import commit
 from instrument.ringfile.commit import Diagnostic, Job, Report
 from instrument.ringfile.control import State
 from instrument.ringfile.unpack import unpack
+from instrument.undo import UndoOnError
 from instrument.write.npy_export import export_tensors
 from instrument.write.pool_memory import PoolMemory
 from instrument.write.ring import Chunk
@@ -121,11 +122,9 @@ class Drain:
             return
         self.is_busy = True
         try:
-            while self._commit_batch():
-                pass
-        except BaseException:  # an interrupt, maybe behind a write: the next one cuts off what is not committed
-            self._consumer.committer.close()
-            raise
+            with UndoOnError(self._consumer.committer.close):  # the next write cuts off what is not committed
+                while self._commit_batch():
+                    pass
         finally:
             self.is_busy = False
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from instrument.descriptors import opener
 from instrument.events import ArrayItem, Event, StagedItem
 from instrument.ringfile.commit import Diagnostic, Report
+from instrument.undo import UndoOnError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,14 +41,15 @@ def _save(path: str, array: NDArray[np.generic]) -> None:
     import numpy as np
 
     partial = path + ".part"
-    try:
+    with UndoOnError(_remove, partial):
         with open(partial, "wb", opener=opener) as file:
             np.save(file, array, allow_pickle=False)
         os.replace(partial, path)
-    except BaseException:
-        if os.path.exists(partial):
-            os.remove(partial)
-        raise
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.remove(path)
 
 
 def _file_stem(tag: str) -> str:

@@ -36,6 +36,7 @@ from instrument.events import Event, StagedArray
 from instrument.ringfile import commit
 from instrument.ringfile.commit import Diagnostic, Job
 from instrument.ringfile.control import MAX_WORKERS
+from instrument.undo import UndoOnError
 from instrument.write.consumer import Consumer
 from instrument.write.diagnostics import RING_FULL
 from instrument.write.limits import full_files, may_have_gap, upper_bound_bytes
@@ -84,11 +85,8 @@ class PoolSink(BaseSink):
         ring_bytes = round_up(max(ring_bytes // count, _LEAST_RING_BYTES))
         supervisor = Supervisor(files, self._diagnostics, count, ring_bytes)
         self._producer = Producer(supervisor, ring_bytes, drop_when_full, self._make_consumer, self._diagnostics.add)
-        try:
+        with UndoOnError(supervisor.shut_down):
             self._monitor = supervisor.monitor.start(self)
-        except BaseException:
-            supervisor.shut_down()
-            raise
         files.on_created = self._producer.pool.set_name
         forks.register(self)
 

@@ -20,6 +20,7 @@ from instrument.descriptors import above_streams
 from instrument.ringfile import control, header, locks
 from instrument.ringfile.control import CONTROL_WORDS, HEAD, TAIL, WORKER_PID, WORKER_START, Control, word_of
 from instrument.ringfile.header import CONTROL_AT
+from instrument.undo import UndoOnError
 from instrument.write.ring import Ring
 
 log = logging.getLogger("instrument")
@@ -202,12 +203,8 @@ def create_memory(directory: str, first: header.Header) -> tuple[str, int, PoolM
     """
     try:
         path, fd = header.create(directory, first)
-        try:
+        with UndoOnError(os.unlink, path), UndoOnError(os.close, fd):
             return path, fd, PoolMemory(fd)
-        except BaseException:
-            os.close(fd)
-            os.unlink(path)
-            raise
     except OSError as error:
         reason = os.strerror(error.errno or 0)
     if reason not in _logged:
@@ -217,13 +214,10 @@ def create_memory(directory: str, first: header.Header) -> tuple[str, int, PoolM
             "not written yet is lost. Everything else is as with one.", directory, reason,
         )  # fmt: skip
     fd = above_streams(os.memfd_create("instrument", os.MFD_CLOEXEC))
-    try:
+    with UndoOnError(os.close, fd):
         locks.acquire_shared(fd)
         header.initialise(fd, first, allocates=False)
         return "", fd, PoolMemory(fd)
-    except BaseException:
-        os.close(fd)
-        raise
 
 
 def remove(path: str, fd: int) -> None:

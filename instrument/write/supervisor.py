@@ -40,6 +40,7 @@ from instrument.descriptors import above_streams, socket_pair
 from instrument.processes import Process
 from instrument.ringfile import header as headers
 from instrument.ringfile.control import State
+from instrument.undo import UndoOnError
 from instrument.write.diagnostics import Diagnostics
 from instrument.write.monitor import Monitor
 from instrument.write.pool_memory import Config, create_memory, remove
@@ -88,12 +89,9 @@ class Supervisor:
         self._created: list[WorkerProcess] = []
         self._close = weakref.finalize(self, _close, self._fds, self._created, self.monitor.waker)
         self._close.atexit = False  # the end of the process does the same, and later
-        try:
+        with UndoOnError(self.shut_down):
             self._create_memory(count, ring_bytes)
             self._start(0)
-        except BaseException:
-            self.shut_down()
-            raise
 
     def _create_memory(self, count: int, ring_bytes: int) -> None:
         target = self._files.target

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from instrument import processes
 from instrument.processes import Process
 from instrument.ringfile.commit import Diagnostic, Report
+from instrument.undo import UndoOnError
 from instrument.write.pool_memory import Config
 
 #: A record that was claimed at this many deaths in a row is left out. Crashes and kills look the same: a worker is no
@@ -42,18 +43,13 @@ class WorkerProcess:
         """
         ours, theirs = ends
         ours.setblocking(False)
-        try:
+        with theirs, UndoOnError(ours.close):
             if not interpreters:
                 reason = f"there is no Python interpreter to start; sys.executable is {sys.executable!r}"
                 raise FileNotFoundError(errno.ENOENT, reason)
             argument = config._replace(socket=theirs.fileno()).to_argument()
             command = processes.isolated_command(interpreters[0], "instrument.write.worker", argument)
             process = processes.start(command, [*fds, theirs.fileno()], interpreters[0])
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
         return cls(process, ours, ready_seconds)
 
     @property
