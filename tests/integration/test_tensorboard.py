@@ -21,7 +21,7 @@ from instrument.codec import lineage
 from instrument.codec import text as text_codec
 from instrument.formats import export
 from instrument.runs.run import Run, read_run
-from instrument.values import ArrayItem, Event, Histogram, MessageItem, Text, ValueItem
+from instrument.values import ArrayItem, Event, Histogram, MessageItem, Text
 from instrument.write.factory import open_sink
 from instrument.write.sink import Target
 from tests import protobuf
@@ -51,8 +51,8 @@ def event(step: int) -> Event:
         ArrayItem("tensor", "double", values.astype(np.float64) / 3, "float64"),
         ArrayItem("tensor", "bytes", np.arange(6, dtype=np.int8).reshape(2, 3), "int8"),
         ArrayItem("tensor", "brain", values, "bfloat16"), ArrayItem("tensor", "one", np.array(step, np.int64), "int64"),
-        ValueItem("text", "note", text(f"**step** {step} 🙂")),
-        ValueItem("text", "table", text([[f"a{step}", "b"], ["c", "d"]])),
+        MessageItem("text", "note", text(f"**step** {step} 🙂")),
+        MessageItem("text", "table", text([[f"a{step}", "b"], ["c", "d"]])),
     ]  # fmt: skip
     return Event(step, 1_700_000_000.25 + step, items, {tag: number * step for tag, number in SCALARS.items()})
 
