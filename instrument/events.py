@@ -1,4 +1,4 @@
-"""What goes down to the files: kinds, items and events.
+"""Kinds, items and events: what the recording half hands to the writers.
 
 A *kind* is one of `KINDS`; a *tag* names a series; a *step* is the training step that the user counts.
 
@@ -8,8 +8,8 @@ in a worker. Each stage takes some of these forms only.
 
 The strategy: one class of items a form, each with exactly what that form has. `collect` makes `ScalarItem`, `ArrayItem`
 and `MessageItem`; the ring takes the last two, and `StagedItem` for an array that lies in it; the worker's side gives
-them back, or an `EncodedItem` that needs no NumPy; `codec` makes a `ValueItem` of an array, which readers that write
-again, as exports do, begin with. Scalars, of which a training has most, are no items in an event but numbers by tag.
+them back, or an `EncodedItem` that needs no NumPy; `codec` turns an array into a `ValueItem`. Exports start from
+`ValueItem`s. Scalars, the most frequent values, are stored as a dictionary of numbers by tag, not as items.
 
 Rejected: one class a kind. Tensors, histograms and pictures take the same way to the worker, and texts, graphs and
 lineage another one; only the encoder at its end has to know them apart. Rejected as well: frozen dataclasses, as

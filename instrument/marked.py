@@ -130,7 +130,7 @@ class Window:
             self._rows.append(Mark(start_ns, duration_ns, threading.get_native_id(), number, name, kind))
 
     def add_step(self, source: str, number: int, start_ns: int, end_ns: int) -> None:
-        """A step that ended. Whoever marks a window's first step marks all of them: two ways to count would mix."""
+        """Mark a step that ended. The source of a window's first step marks all others: two counts would mix."""
         self._source = self._source or source
         if source != self._source or number == self.last_step:
             return

@@ -179,7 +179,7 @@ def capture_records() -> Iterator[CapturedRecords]:
 
 
 class _MemorySink:
-    """A `Sink` that hands each event on to whoever captures."""
+    """A `Sink` that hands each event to the captures."""
 
     #: In messages, where the path of a file would be.
     path = "(in memory)"

@@ -127,7 +127,7 @@ class Landscape:
 
 @dataclass(frozen=True, eq=False)
 class LossSurface:
-    """A loss landscape as arrays, float64 where nothing else is said; `instrument.codec.landscape` makes and reads it.
+    """A loss landscape as arrays, float64 unless stated otherwise; `instrument.codec.landscape` makes and reads it.
 
     The loss `z` (rows, columns) stands at `y` (rows,) and `x` (columns,), which ascend; NaN and infinities are values
     that the network gave. A line has one row. `metrics` are further values on the same grid, (rows, columns) each.

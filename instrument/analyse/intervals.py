@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from instrument.trace.events import Integers, Mask, Rows
 
-#: A range that lies so many times the extent of nearly all others away from them, and at least a minute, may have a
+#: A range this many times the extent of nearly all others away from them, and at least a minute, may have a
 #: damaged time. A pause in a training is shorter than that, or has more than a tenth of the ranges behind it.
 _FAR_FACTOR, _FAR_NS = 20, 60 * 10**9
 #: Of fewer ranges nearly all is nothing.

@@ -28,7 +28,8 @@ INTERVAL_NS = 10**6
 #: MindInsight has it for the difference of the two, and for how full the queue of a source is.
 HOLDS_BACK_PERCENT = 50.0
 _FULL_PERCENT = 100.0
-#: A queue that is no fuller than this on average, over so many samples, is no reserve; MindInsight has the same share.
+#: A queue that is no fuller than this on average, over this many samples, is no reserve; MindInsight has the same
+#: share.
 NEARLY_EMPTY_PERCENT, LEAST_SAMPLES = 10.0, 10
 _MS = 10**6
 #: With more time between batches, whole milliseconds are fine enough for shares of waiting.

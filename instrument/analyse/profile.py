@@ -7,7 +7,7 @@ wants one call, then a report, tables, a comparison, a timeline or files.
 Strategy. Three steps, each of them lazy:
 
 1. `windows.find` lists what is at the path: which windows there are, and which raw files belong to each. It parses
-   nothing but what names a window.
+   only the files that identify windows.
 2. `trace.load` parses the raw files of the chosen window to one `Capture` for each device.
 3. `Profile` computes tables out of the captures when they are asked for (`tables.ProfileTables`), and hands itself to
    the functions that draw conclusions: advice, stragglers, comparison, report, save, chrome_trace.

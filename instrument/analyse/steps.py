@@ -53,7 +53,7 @@ _MEANINGS = (
 )
 #: No step of a training lasts a day.
 _LONGEST_NS = 86_400 * 10**9
-#: A step that takes so many times the median of several is named; at most so many of them.
+#: A step that takes this many times the median is named, and at most this many are.
 _LONG_FACTOR, _FEWEST_STEPS, _MOST_NAMED = 1000, 3, 5
 #: The first step spoils the mean when it takes this many times the median of the others.
 _WARM_UP_FACTOR = 2.0

@@ -1,8 +1,8 @@
 """Stragglers: the slowest of several ranks of one training, and how far the ranks are apart in each step.
 
-Ranks wait for each other in communication, so their steps take the same time whoever is slow. What tells them apart is
-a rank's own time: the step less the time in which it did nothing but communicate. Steps are matched by their number, as
-clocks of several hosts differ.
+Ranks wait for each other in communication, so all steps take the same time, whichever rank is slow. What tells them
+apart is a rank's own time: the step less the time in which it did nothing but communicate. Steps are matched by their
+number, as clocks of several hosts differ.
 """
 
 from __future__ import annotations

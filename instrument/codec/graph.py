@@ -21,7 +21,7 @@ from instrument.errors import CorruptMessage
 from instrument.values import Graph
 
 _MODEL = MINDSPORE.type("ModelProto", raw=("GraphProto",))
-#: A graph for whoever looks at names, scopes and inputs of its nodes only.
+#: A graph of which only names, scopes and inputs of the nodes are read.
 _SKELETON = MINDSPORE.type("GraphProto", skip=("AttributeProto", "TypeProto"))
 #: A graph without its nodes.
 _LEAVES = MINDSPORE.type("GraphProto", skip=("NodeProto", "OutputProto", "TensorProto", "GraphProto"))
@@ -29,7 +29,7 @@ _GRAPH = MINDSPORE.type("GraphProto", skip=("TensorProto", "GraphProto"))
 _NODE = MINDSPORE.type("NodeProto", skip=("AttributeProto", "TypeProto"))
 _GRAPH_DEF = TENSORBOARD.type("GraphDef")
 _ATTR_VALUE = TENSORBOARD.type("AttrValue")
-#: For whoever copies names as they are.
+#: Names are copied as they are.
 _RAW_GRAPH_DEF = TENSORBOARD.type("GraphDef", skip=("AttrValue",), raw=("string",))
 
 #: Nodes of a graph with their inputs, and by how much ours may be larger than what they stand in.

@@ -19,7 +19,8 @@ from instrument.errors import CorruptMessage
 from instrument.values import Histogram
 
 MAX_BUCKETS = 90
-#: So many values are sorted in less time than it takes to call what counts more of them: half of the whole for 1,000.
+#: Up to this number, values are sorted in less time than it takes to call what counts more of them: half of the whole
+#: for 1,000.
 _FEW_VALUES = 4096
 #: Values are counted in blocks that stay in the processor's cache.
 _BLOCK_VALUES = 1 << 16

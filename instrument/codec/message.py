@@ -1,12 +1,12 @@
-"""Protobuf messages by a table: encode mappings, and decode bytes that nobody vouches for.
+"""Protobuf messages by a table: encode mappings, and decode untrusted bytes.
 
 Problem: an event file nests some sixty kinds of messages of two dialects. Written by hand, each takes a loop over
 numbered fields to read it and a sum of fields to write it, and each loop has its own idea of what damage is.
 
 Strategy: `instrument.codec.schema` lists the messages as text, a line a field. A `MessageType` is compiled from it on
 first use, for one purpose: it can skip fields of some types unread, or hand them over as bytes. `encode` writes the
-fields in the order in which they are given. `decode` returns a `Message`: a dictionary of the fields that are there,
-with accessors of one type each that return protobuf's default for the others. Of a field that is there twice the last
+fields in the order in which they are given. `decode` returns a `Message`: a dictionary of the fields that are present,
+with accessors of one type each that return protobuf's default for absent ones. Of a field that is there twice the last
 value counts, and messages are merged, as protobuf does: encoded messages may be appended to each other. A new kind of
 value is a few lines of the table and a function that maps names to its attributes.
 

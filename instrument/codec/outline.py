@@ -1,7 +1,7 @@
-"""Where everything stands in the payload of an event, with no value decoded; and that of MindSpore's dialect.
+"""Locate the values in an event's payload without decoding them; the scanner of MindSpore's dialect.
 
 Most events of a file are alike: they differ in their time, their step and their numbers only. An outline says which
-bytes those are, so that whoever has many such payloads decodes one of them and takes the rest as columns.
+bytes those are, so a reader scans one such payload and reads the same bytes of all others as columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from instrument.errors import CorruptMessage
 from instrument.values import TRACE_KIND, Record, Scalar
 
 Decode = Callable[[memoryview], Any]
-#: Fields of an event that tell of the recorder: kind, and what decodes it.
+#: Fields of an event about the recorder: kind, and its decoder.
 LIFECYCLE: dict[int, tuple[str, Decode]] = {
     lifecycle.START: ("start", lifecycle.decode_start), lifecycle.END: ("end", lifecycle.decode_end),
 }  # fmt: skip

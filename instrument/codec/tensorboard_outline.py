@@ -1,6 +1,6 @@
 """Where everything stands in an event of TensorBoard's dialect.
 
-What a tensor means is said by the metadata of its tag's first value in the file: whoever reads a file hands the names
+What a tensor means is said by the metadata of its tag's first value in the file: the reader of a file hands the names
 of its plugins, by tag, from one event to the next.
 """
 
@@ -26,7 +26,7 @@ class Plugins(dict[str, str]):
     is_late = False
 
 
-#: Of so many tags the plugins are kept; what further ones mean is guessed from their values.
+#: The plugins of this many tags are kept; what further ones mean is guessed from their values.
 _MOST_PLUGINS = 50_000
 _Span = tuple[int, int]
 

@@ -84,7 +84,7 @@ class Checkpoints:
     def begin(self, network: nn.Cell | None = None, step: int = 0, every: int = 1, goes_on: bool = False) -> None:
         """Make the directory and take away what an earlier training left: a landscape of two runs would be wrong.
 
-        With a network it is said how much room its weights will take; else that is said with the first `save`.
+        With a network the log says how much room its weights will take; without one the first `save` logs it.
 
         Args:
             step: that training goes on from.
@@ -188,7 +188,7 @@ class Checkpoints:
         partial = job.path.removesuffix(".ckpt") + ".part.ckpt"
         tensors = [{"name": name, "data": mindspore.Tensor(array, dtype)} for name, array, dtype in job.parameters]
         mindspore.save_checkpoint(tensors, partial)
-        # MindSpore makes it readable for its owner alone; whoever may read the run may read its weights.
+        # MindSpore makes it readable for its owner alone; who may read the run may read its weights.
         os.chmod(partial, stat.S_IMODE(os.stat(self._directory).st_mode) & 0o666)
         os.replace(partial, job.path)
         self._saved[job.number] = os.path.basename(job.path)

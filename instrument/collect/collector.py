@@ -57,8 +57,8 @@ class SummaryCollector(Callback):
     Args:
         summary_dir: the directory for the files of this run; made where it is missing. A run that is there already is
             continued, which one warning says.
-        collect_freq: collect every so many steps, and at the first and the last one of a training. In sink mode, whose
-            hooks come once in many steps, a hook collects when a multiple lies between it and the one before.
+        collect_freq: collect every `collect_freq` steps, and at the first and the last one of a training. In sink mode,
+            whose hooks come once in many steps, a hook collects when a multiple lies between it and the one before.
         num_process: worker processes that write; 0 writes in this process. Default: half of the cores, at most 4.
         collect_specified_data: what to collect, by the keys `collect_metric` (loss, learning rate and evaluation),
             `collect_graph`, `collect_train_lineage`, `collect_eval_lineage`, `collect_input_data`,
@@ -71,7 +71,7 @@ class SummaryCollector(Callback):
         custom_lineage_data: facts of your own about the run: a dictionary of str, int and float by name.
             `MINDINSIGHT_HYPER_CONFIG` in the environment adds those of a tuner.
         collect_tensor_freq: how often `TensorSummary` is collected; by default at most 20 steps of a training.
-        max_file_size: no file grows beyond so many bytes.
+        max_file_size: the largest size of a file, in bytes.
         export_options: `{"tensor_format": "npy"}` also writes each tensor as an `.npy` file.
         on_full: `"block"` lets training wait when the workers cannot keep up, `"drop"` loses the step and counts it.
         system_metrics: True, or seconds between samples (True: 5): during a training, record what the host, the process
@@ -315,7 +315,7 @@ class SummaryCollector(Callback):
     def _collect_evaluation(self, step: int, params: CallbackParams) -> None:
         metrics = sources.get(params, "metrics")
         if metrics is None or metrics is self._last_evaluation:
-            return  # a subclass of ours is told by both hooks
+            return  # both hooks of a subclass of ours report it
         self._last_evaluation = metrics
         self._write_items(step, self._collectors.evaluation(params))
 

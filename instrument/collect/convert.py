@@ -1,8 +1,8 @@
 """Convert tensors, arrays and numbers to NumPy; the only place.
 
-What is refused here never reaches a worker. Results may share memory with what was given; whoever keeps them copies.
-Subclasses of NumPy's array are taken as plain arrays, but for masked ones: what is masked has no value, so it becomes
-NaN in a scalar, tensor or picture, and is left out of a histogram.
+What is refused here never reaches a worker. Results may share memory with what was given; a caller that keeps them
+makes a copy. Subclasses of NumPy's array are taken as plain arrays, but for masked ones: what is masked has no value,
+so it becomes NaN in a scalar, tensor or picture, and is left out of a histogram.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def gather(step: int | None = None) -> None:
 
 
 def _hand_over(kind: str, tag: str, value: object, flags: str = "") -> None:
-    """Give every open inbox a copy of the value. What cannot be recorded is said once and stops nothing."""
+    """Give every open inbox a copy of the value. A value that cannot be recorded is logged once and stops nothing."""
     if _ignoring:
         return
     open_inboxes = [inbox for inbox in _inboxes if inbox.is_open and (kind != "tensor" or inbox.wants_tensors)]

@@ -128,7 +128,7 @@ class ValueWarnings:
         """Warn of scalars that are NaN or an infinity."""
         for tag, number in scalars.items():
             if not math.isfinite(number):
-                text = "The scalar %r is %s at step %d. It is recorded as it is; this is said once."
+                text = "The scalar %r is %s at step %d. It is recorded as it is; this is logged once."
                 self.warn_once(("finite", tag), text, tag, number, step)
 
     def refuse_large(self, step: int, items: Iterable[Item]) -> None:

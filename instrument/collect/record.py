@@ -65,7 +65,7 @@ class SummaryRecord:
         file_suffix: what the file's name ends with. Readers know `_MS`.
         num_process: worker processes; 0 writes in this process. Default: half of the cores, from 1 to 4.
         network: a compiled network (`nn.Cell`) whose graph is recorded once, with the first `record`.
-        max_file_size: no file grows beyond so many bytes: when the next event does not fit, one warning says so, and
+        max_file_size: the largest size of a file in bytes: when the next event does not fit, one warning says so, and
             `record` answers False from then on.
         raise_exception: raise `RecordingError` when something could not be written, at a following call: `record` does
             not wait for the file. By default it is logged once, counted in `stats`, and training goes on.
@@ -356,7 +356,7 @@ class SummaryRecord:
         return taken
 
     def _write_without_large(self, step: int, items: Sequence[Item], scalars: Mapping[str, float]) -> bool:
-        """Write all but the items that readers would pass over, which is said: False."""
+        """Write all items but those that readers would skip; return False if there are such."""
         self._write(step, [item for item in items if not is_too_large(item)], scalars)
         self._warnings.refuse_large(step, [item for item in items if is_too_large(item)])
         return False

@@ -46,7 +46,7 @@ class RunContext(Protocol):
     def original_args(self) -> CallbackParams: ...
 
 
-#: Without a regular expression, histograms are collected of so many parameters.
+#: Without a regular expression, histograms of this many parameters are collected.
 DEFAULT_PARAMETERS = 5
 
 

@@ -84,7 +84,7 @@ class System:
     def _warn_once_of(self, subject: str, error: Exception) -> None:
         if subject not in self._failed:
             self._failed.add(subject)
-            text = "system_metrics: the %s cannot be had (%s: %s). The other metrics are recorded; this is said once."
+            text = "system_metrics: the %s cannot be had (%s: %s). The other metrics are recorded; this is logged once."
             log.warning(text, subject, type(error).__name__, error)
 
     # ------------------------------------------------------------------ the host

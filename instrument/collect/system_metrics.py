@@ -1,7 +1,7 @@
 """Record what the system does beside a training: a thread takes samples, each of which is an event of its own.
 
 The thread sleeps between samples, and takes at most 0.4 % of a core over its whole life: on a host where a sample is
-dear they come less often than asked for. It ends with a last sample when it is told to, and when the recorder is gone.
+dear they come less often than asked for. It ends with a last sample on request, and when the recorder is gone.
 
 Samples go between the recorder's own events, with the step that the training has reached by then. Before a step is
 known nothing is recorded: a number of ours would replace what a former training in the same directory recorded from

@@ -105,7 +105,7 @@ class StepCount:
         self._is_new = True
 
     def begin(self, step: int) -> None:
-        """Begin a training of which MindSpore says that so many steps are done."""
+        """Begin a training with the number of steps that MindSpore says are done."""
         self._counts_itself = step > 0
         self._is_new = True
         if not self._counts_itself:
@@ -163,7 +163,7 @@ class ContinuedNotice:
             self._has_logged = True
             log.warning(
                 "The first step of this training is recorded as step %d, as the training before it ended at step %d; "
-                "MindSpore calls it step 1. This is said once a collector.", count.first + 1, before,
+                "MindSpore calls it step 1. This message appears once per collector.", count.first + 1, before,
             )  # fmt: skip
         if before and is_another and not self._has_logged_another:
             self._has_logged_another = True
@@ -179,7 +179,7 @@ class ContinuedNotice:
             self._has_logged = True
             log.warning(
                 "The first step of this training is recorded as step %d, as initial_epoch is %d; MindSpore calls it "
-                "step 1. This is said once a collector.", count.first + 1, epoch,
+                "step 1. This message appears once per collector.", count.first + 1, epoch,
             )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ rows out and add nothing. A row holds what JSON has (None for what is not known,
 kept in an index and sent to a page; the words that go with some rows (`losses_text`, `nonfinite_text`) stand beside the
 functions that make these.
 
-Rejected: dataclasses. The keys are what matters of a row: columns of CSV, fields of JSON, `--sort FIELD`. A TypedDict
-names and checks them, and is the dictionary that is printed; an object would need a table back to them.
+Rejected: dataclasses. The keys of a row are the public interface: columns of CSV, fields of JSON, `--sort FIELD`. A
+TypedDict names and checks them, and is the dictionary that is printed; attributes would have to be mapped back to keys.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 #: One index for each dimension of a tensor.
 Slice = tuple[int | slice, ...]
 _INTEGER = re.compile("[+-]?[0-9]{1,18}")
-#: Statistics are computed of so many values at a time, which bounds the memory that a large tensor takes.
+#: Statistics are computed of this many values at a time, which bounds the memory that a large tensor takes.
 _BLOCK_VALUES = 1 << 20
 _GRAMMAR = "integers, a:b, a:b:c, : and ... are understood, as in [2:5, :, -1]"
 

@@ -24,7 +24,7 @@ Weights = Sequence[NDArray[np.floating]]
 
 PRINCIPAL = ("anchored", "centred", "mindspore")
 NORMALIZATIONS = ("filter", "layer")
-#: So many weights of each checkpoint are in memory as float64 at a time, which a processor's cache holds.
+#: This many weights of each checkpoint are in memory as float64 at a time, which a processor's cache holds.
 _BLOCK = 1 << 14
 #: BLAS would give larger products to several threads, which for so few rows takes ten times as long, and rounds
 #: differently from time to time.

@@ -31,7 +31,7 @@ TRIES = len(_STEPS)
 #: (v (P,), number of the try of this vector from 0 to `TRIES` - 1) -> a vector u close to v, and H u.
 Product = Callable[[Floats, int], tuple[Floats, Floats]]
 
-#: It has converged when so many steps, one after the other, change no wanted value by more than the tolerance.
+#: It has converged when this many steps, one after the other, change no wanted value by more than the tolerance.
 _STEADY_STEPS = 3
 
 
@@ -44,7 +44,7 @@ def top_eigenvectors(
 
     Args:
         size: P.
-        steps: at most so many, of one product each.
+        steps: the largest number of steps, of one product each.
         tolerance: of the eigenvalues, as a share of the one of largest magnitude.
 
     Returns:

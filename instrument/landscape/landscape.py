@@ -10,13 +10,13 @@ The strategy, in the order of a computation:
   makes the plane: two directions (`directions`, `hessian`) and a grid of points (`plane`).
 - `model_parts` takes the user's network and dataset apart, and takes the samples of all points once. `forward` puts
   weights into the network and computes the loss, in the quickest form that gives the same losses: compiled, all samples
-  in one batch, convolutions as matrix products (`im2col`). The plain form, MindSpore's own, is what the others are
-  compared with, and what is left where they fail: without them a point of LeNet-5 takes twenty times as long. Points of
-  all axes, MindSpore's among them, are evaluated by this code.
+  in one batch, convolutions as matrix products (`im2col`). The plain form, MindSpore's own, is the reference for
+  the others and the fallback if they fail; a point of LeNet-5 then takes twenty times as long. This code evaluates the
+  points of all axes, MindSpore's included.
 - `compute` goes from coarse grids to fine ones. Each finished point is appended to a file (`checkpoint_store`), so an
   interrupted computation goes on where it ended, with the same values to the last bit.
-- `dispatch` evaluates points here or hands them to an executor: the user's, or processes of our own (`workers`), to
-  which the user's function travels as a pickle. Points of workers that die are computed again.
+- `dispatch` evaluates points here or hands them to an executor: the user's, or worker processes that it starts
+  (`workers`) and sends the pickled function. Points of workers that die are computed again.
 - `runner` writes a surface whenever a level of the grid is whole, so there is a picture early.
 
 Rejected: a pool of `multiprocessing`, as MindSpore's generator has. Its fork hangs once MindSpore has run, and its
@@ -155,13 +155,13 @@ class SummaryLandscape:
             seed: of random axes.
             metrics: names of metrics that `callback_fn` gives, to be computed from the same pass.
             executor: any `concurrent.futures.Executor`; it must see the output directory.
-            workers: so many processes of our own; 0 computes in this one.
+            workers: the number of worker processes; 0 computes in this one.
             checkpoints: a dictionary from step or epoch to a `.ckpt` or `.npz` file, or to arrays by name; by default
                 those that the collector kept.
             unit: "step" or "epoch", what the numbers of `checkpoints` count; "step" by default. What the collector
                 kept says it itself.
             interval: the steps or epochs to take; by default all.
-            num_samples: so many of the dataset's first samples; by default what the collector was told, or 2048.
+            num_samples: the number of the dataset's first samples; by default the collector's option, or 2048.
             parameters: those that are moved, a regular expression or a list of names; by default all that are trained
                 (for "mindspore" those with `weight` or `bias` in their name). All others stay as at the origin.
             unfold: on the CPU, compute convolutions as matrix products, where that gives the same losses.

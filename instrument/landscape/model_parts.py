@@ -22,7 +22,8 @@ from instrument.landscape.weights import BadCheckpoint, Tensors, listed
 Column = NDArray[np.generic]
 Batch = tuple[Column, ...]
 
-#: Batches are put together up to so many bytes: what goes through the network at once has to fit in memory many times.
+#: Batches are put together up to this many bytes: what goes through the network at once has to fit in memory many
+#: times.
 _MOST_BATCH_BYTES = 8 << 20
 #: A user's function: () -> model, network, dataset, metrics.
 Callback = Callable[[], tuple[Model, nn.Cell, Dataset, Mapping[str, Metric] | set[str] | None]]

@@ -17,7 +17,7 @@ Extent = tuple[float, float, float, float]
 
 #: How far the plane reaches beyond the path, in shares of the path's width: MindSpore's margin.
 MARGIN = 0.2
-#: The first pictures have about so many points along an axis.
+#: The first pictures have about this many points along an axis.
 _COARSE = 4
 
 

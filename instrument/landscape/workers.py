@@ -55,7 +55,7 @@ PICKLE_ERRORS = (
     TypeError, ValueError, pickle.PickleError,
 )  # fmt: skip
 _LENGTH = struct.Struct("<Q")
-#: A task is given up when so many workers died over it.
+#: A task is given up when this many workers died over it.
 _MOST_TRIES = 3
 #: A worker that is silent for so long hangs.
 TASK_LIMIT_SECONDS = 1800.0

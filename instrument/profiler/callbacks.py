@@ -140,7 +140,7 @@ class StopAtStep(_StopAt):
 
     In data sink mode hooks come once in many steps: the window then holds whole blocks of them. See `StopAtEpoch`.
     Each training has its window. One that ends inside of it, for whatever reason, leaves a trace that says so. A window
-    that is not reached is said in the log.
+    that is not reached is logged.
 
     Args:
         start_step: the first step, counted from 1 over all epochs.

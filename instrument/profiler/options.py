@@ -78,7 +78,7 @@ _BOTH = (ProfilerActivity.CPU, ProfilerActivity.NPU)
 
 @dataclass(frozen=True)
 class Options:
-    """What a profiler is told beside its schedule, in MindSpore's words. The defaults are MindSpore's.
+    """Options of a profiler beside its schedule, in MindSpore's words. The defaults are MindSpore's.
 
     `data_process` is None where nobody said: the data pipeline is recorded where that costs nothing, on the CPU.
     """

@@ -85,10 +85,10 @@ class Profiler:
         on_trace_ready: called with this profiler whenever a window was closed.
         profiler_level, aic_metrics, with_stack, parallel_strategy, l2_cache, hbm_ddr, pcie, sys_io,
             sys_interconnection, host_sys, sync_enable, data_simplification, record_shapes, export_type, mstx,
-            mstx_domain_include, mstx_domain_exclude: as MindSpore has them. What has no effect on the device at hand
-            is said once.
+            mstx_domain_include, mstx_domain_exclude: as MindSpore has them. An option without effect on the device at
+            hand is logged once.
         keep_raw: keep the device's raw files, which are deleted otherwise once the event file holds them.
-        max_steps: close a window behind so many steps, and say so. A schedule ends with it. Without it a long window
+        max_steps: close a window after this many steps, and log it. A schedule ends with it. Without it a long window
             is only warned of: MindSpore keeps in memory what an open window records.
 
     Raises:

@@ -5,14 +5,14 @@ full, `on_trace_ready` wrong, MindSpore another version. The process may be term
 notebook an interrupted cell leaves a profiler that nobody can stop.
 
 Strategy. Each action runs in one guard (`Recorder._guarded`): whatever is raised is logged once, with what it means for
-the window, and the recorder can be used again. The one error that comes through is the user's: an operator that failed
-before a window opened or closed is waited for there, and its error is raised when the window is safe. The end of the
+the window, and the recorder can be used again. Only an error of the user's own
+operators, which run asynchronously, is raised again, after the window has been saved. The end of the
 interpreter and SIGTERM close what is open. A profiler that is dropped ends its schedule and closes its event file. A
 window without a schedule stays open until the program ends, unless another profiler starts: its window is closed and
 kept then. The device's profiler exists once in a process, so a script that holds two open windows is refused.
 
-Rejected: a list of errors that may come. Devices and versions raise what nobody expects, and a training that ends for
-its profile costs more than a broad `except`.
+Rejected: a list of expected errors. Devices and versions of MindSpore raise unforeseen exceptions, and losing a
+training is worse than a broad `except`.
 """
 
 from __future__ import annotations

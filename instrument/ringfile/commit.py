@@ -14,8 +14,8 @@ The strategy:
 - An event that cannot be written becomes a job too, with a gap in its place: each number is committed exactly once.
 - Near the limit of a file's size, room is kept for one gap, so that the file itself records that it is full.
 
-The code is pure but for `Committer`'s files, for which a stand-in can be given: the workers, the sink without workers,
-recovery and readers of rings without processes all commit with it, and thus agree to the byte.
+Only `Committer` touches files, and callers can substitute them. The workers, the sink without workers, recovery, and
+readers of dead rings all commit with this code, and thus agree to the byte.
 
 Rejected: a journal beside the files. It would have to be written and synchronised for each event; the ring is one
 already. Rejected as well: fsync at each commit. It costs milliseconds, and protects only from crashes of the machine.
@@ -268,7 +268,7 @@ class Committer:
         self._close(file)
         writer = self._writers[file] = self._open(path)
         start = min(writer.size_bytes, length)  # another worker has begun it anew where it is shorter
-        is_new = not start and (file != SUMMARY or length > 0)  # the first file was begun by whoever made it
+        is_new = not start and (file != SUMMARY or length > 0)  # the first file has its head already
         return writer, start, self._version(file, job) if is_new else []
 
     # ------------------------------------------------------------------ files

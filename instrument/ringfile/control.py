@@ -1,9 +1,9 @@
 """The control words of a ring file: the committed state, and where each ring begins and ends.
 
-Each word is written by one side with a single aligned 64-bit store. The committed state lies in two slots, of which the
-version word says which one counts, so it is never seen half written, whoever is killed when. Each slot has a checksum
-for those who find the file after a crash of the machine. The words of a worker that its ring's two ends write to lie in
-cache lines of their own, beside each other, so that those of a few workers share a page.
+Each word is written by one side with a single aligned 64-bit store. The committed state lies in two slots, and the
+version word says which of them counts, so it is never seen half written, even if a process is killed during the store.
+Each slot has a checksum, which matters after a crash of the machine. Producer and worker write to separate cache lines,
+so they do not contend. The lines are adjacent, so that a few workers share one page.
 """
 
 from __future__ import annotations

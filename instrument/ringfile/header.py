@@ -52,7 +52,7 @@ _LENGTH = struct.Struct("<H")
 _SLOT = struct.Struct("<II")
 _NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 _NAME = re.compile(r"\.instrument-ring-.+-\d+-\d+", re.ASCII | re.DOTALL)
-#: What a ring file is called until it is whole; whoever finds one that nobody holds may remove it.
+#: What a ring file is called until it is whole; one that no process holds may be removed.
 PART_SUFFIX = ".part"
 _ATTEMPTS = 100
 
@@ -64,8 +64,8 @@ class UnknownVersion(CorruptMessage):
 class Header(NamedTuple):
     """What a ring file says of itself.
 
-    `inode` is its own, by which a copy is told from the file that a recorder used. `export_directory` is a base name,
-    empty where tensors are not exported.
+    `inode` is its own, which distinguishes a copy from the file that a recorder used. `export_directory` is a base
+    name, empty where tensors are not exported.
     """
 
     data_at: int

@@ -1,4 +1,4 @@
-"""Locks on the first byte of a ring file, which tell if one of its processes lives; and how processes are recognised.
+"""Detect whether a ring's processes are alive, by locks on the first byte of its file; recognise processes.
 
 Trainer and workers have a read lock each, which belongs to an open file description: the kernel releases it with the
 last process that holds that, however it ends. An `mmap.mmap` of the file has a copy of the descriptor and holds the

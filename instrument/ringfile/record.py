@@ -5,8 +5,8 @@ of a training are killed at once. So it is read by processes that did not write 
 hostile, and it is written by the training thread, which pays for each microsecond.
 
 Strategy: fixed structs and length-prefixed UTF-8. The *head* describes the event, the *body* before it holds the bytes
-of its arrays and messages, each at a multiple of 64 bytes, so that a worker uses them where they are. The head stands
-behind the body since parts of the body are put in place before the rest of the event is known. The tags of a training's
+of its arrays and messages, each at a multiple of 64 bytes, so that a worker uses them where they are. The head
+follows the body because arrays may be staged before the rest of the event is known. The tags of a training's
 steps are the same again and again, and so are its items but for their values: their encoding is cached by the tuple of
 tags and by what the items are, the decoding of tags by its bytes.
 
@@ -49,7 +49,7 @@ Packed = tuple[list[Piece], int, int]
 
 ALIGNMENT_BYTES = 64
 HEADER_BYTES = 64
-#: Bodies up to this size are checked by whoever publishes them, larger ones later.
+#: The producer computes the checksum of bodies up to this size; larger ones get theirs later.
 SEALED_BELOW_BYTES = 64 << 10
 EVENT, PAD = 1, 2
 

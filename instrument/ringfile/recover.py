@@ -1,11 +1,12 @@
-"""Give the event files of a directory what rings without living processes still hold, exactly once.
+"""Append the events left in dead rings to the event files of a directory, exactly once.
 
-Under the write lock of a ring file each event file is cut to what it keeps and its tail is appended; then the ring file
-is removed. Whoever is killed in the middle leaves a ring file from which the next one does the same again.
+A ring is dead when none of its processes is alive. Under the write lock of its file each event file is cut to its valid
+length and the tail is appended; then the ring file is removed. If recovery is killed, the ring file stays, and the next
+recovery produces the same bytes.
 
-The next recorder does this at its start, `instrument repair` does it when it is asked. A recorder leaves alone what may
-belong to somebody who lives where no lock tells, and a ring at which five attempts in a row were cut short: recording
-must not fail again and again over what an earlier training left behind.
+The next recorder recovers at its start, and `instrument repair` on request. A recorder skips a ring whose owner may be
+alive on a machine whose locks it cannot see, and a ring on which five recoveries in a row were interrupted: what an
+earlier training left behind must not make recording fail again and again.
 """
 
 from __future__ import annotations

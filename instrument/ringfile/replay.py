@@ -1,14 +1,14 @@
-"""What belongs into the event files of a ring whose processes are gone: a length to keep, and a tail behind it.
+"""Compute, for each event file of a dead ring, the length to keep and the bytes to append.
 
-The tail is what a worker would have written, made by the code that a worker uses. It depends on nothing but the ring
-and the files, so whoever does it twice gets the same bytes: a reader that shows them, a recorder that appends them, and
-its successor after it was killed in the middle of that.
+The bytes to append, the tail, are what a worker would have written, made by the worker's own code. They depend on the
+ring and the files only. So a reader that shows them, a recorder that appends them, and its successor after a kill in
+between all get the same bytes.
 
-While the machine runs on, the committed lengths are exact: what stands behind them is a write that was under way, whose
-record is still in the ring, and is cut off. After a crash of the machine, and in a copy of a directory that was in use,
-ring and files may be older in one place than in another. Then nothing is cut off that is a valid frame, and of the tail
-only frames are appended that the file does not hold already; the wall time in each tells two events apart. Where a file
-is shorter than its committed length, events count again that were committed and are still in the ring.
+As long as the machine was not restarted, the committed lengths are exact: bytes behind them belong to an unfinished
+write, whose record is still in the ring, and are cut off. After a crash of the machine, and in a copy of a directory
+that was in use, ring and files may have different ages. Then all valid frames are kept, and only frames that the file
+lacks are appended; the wall time in each tells two events apart. If a file is shorter than its committed length,
+committed events that are still in the ring are replayed.
 """
 
 from __future__ import annotations

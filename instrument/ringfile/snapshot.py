@@ -34,7 +34,7 @@ from instrument.ringfile.header import CONTROL_AT, Header
 
 #: No recorder leaves more bytes than this behind.
 _MOST_UNREAD_BYTES = 1 << 30
-#: The search behind damage checks heads of no more bytes than so many times the ring's.
+#: The search behind damage checks heads of no more bytes than this many times the ring's.
 _SEARCH_SHARE = 4
 
 

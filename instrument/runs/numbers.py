@@ -1,7 +1,7 @@
 """The numbers of one file, of all its tags together.
 
-A training that records a thousand tags has as many numbers in a step as another has in its whole run, so nothing here
-is done tag by tag while a file is read. Numbers arrive in two forms:
+One step of a training may record thousands of tags, so no part of reading a file loops over tags. Numbers arrive in two
+forms:
 
 - rows of a table: events of one layout, each with a number for every one of the same tags. A table keeps a matrix with
   a line for each tag, and the steps and times of its events once;

@@ -15,7 +15,7 @@ a view of columns that are there. With `follow` each access first reads what has
 Rejected: opening files lazily series by series, as an index in the file would allow. Event files have no index, and
 reading a gigabyte's frames once, with all checksums, takes about as long as finding one tag in them.
 
-`Runs`, the list that `find_runs` returns, and the functions that open runs stand here, too, as `Run` is all they give.
+`Runs`, the list that `find_runs` returns, and the functions that open runs are here because all they return is a `Run`.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _operator(full_name: str, kind: str, unit: int, desc: OperatorDesc | None) -
 UNNAMED_TYPES = frozenset({"task", "AI CPU task"})
 
 
-#: So many tasks without a name are told apart, at most; more are one operator.
+#: At most this many tasks without a name are distinguished; more are one operator.
 _MOST_UNNAMED = 65_536
 _UNNAMED = {
     AI_CORE: Operator("tasks", "tasks", "task", AI_CORE),

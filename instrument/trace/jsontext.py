@@ -21,7 +21,7 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 LONGEST_ELEMENT = 1 << 18
 _READ = 1 << 20
 #: An error says in which line it is, for which Python looks through all of the window: of a file that is nothing but
-#: errors only so many characters are worth that, and so many for each of its bytes.
+#: errors only this many characters are worth that, and this many for each of its bytes.
 _ERRORS_COST = 1 << 31
 _ERRORS_COST_PER_BYTE = 64
 #: `strict=False`: raw control characters inside strings do occur.

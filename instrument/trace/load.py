@@ -1,13 +1,13 @@
 """`captures(files)` turns the raw files of a window into one `Capture` for each device.
 
-Problem. A window is up to some hundred files in forty formats: those of the device, of the host, and what tools of
-three generations made of them. Several say the same, on different clocks. Any may be absent, cut off or damaged, and
-some have gigabytes.
+Problem. A window is up to some hundred files in forty formats: those of the device, of the host, and files that three
+generations of tools derived from them. Some repeat the same data on another clock. Any may be absent, cut off or
+damaged, and some have gigabytes.
 
 Strategy. Each format has a parser, a function of the bytes and of a `Losses`, in which it counts what it cannot read;
 it knows nothing of other files and never raises for what they hold. `kinds` names a file's format by its name, `files`
-says which files are one device's, and `_Loader` here hands them to their parsers, raw files before what tools made of
-them. `assembly.Assembly` takes the first source of each part and brings all onto one axis of time. `completeness`
+says which files are one device's, and `_Loader` here hands them to their parsers, raw files before derived
+ones. `assembly.Assembly` takes the first source of each part and brings all onto one axis of time. `completeness`
 compares what is there with what should be.
 
 Rejected: one class for each tool, each making a whole capture. A window often has files of several tools, and half of

@@ -21,9 +21,9 @@ from instrument.trace.text import Buffer, Losses, decode
 
 LEFT_OVER_BYTES = "bytes at the end that are no whole record"
 BROKEN_BYTES = "bytes beside a place where others are missing, which are no whole record"
-#: So many records in a row must have the word where a new begin is taken, or as many as there are, at least two.
+#: This many records in a row must have the word where a new begin is taken, or as many as there are, at least two.
 _AGREEING = 4
-#: After so many searches in vain the file is taken to have no word.
+#: After this many searches in vain the file is taken to have no word.
 _MOST_SEARCHES = 4096
 _BLOCK_BYTES = 1 << 23
 

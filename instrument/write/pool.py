@@ -14,11 +14,11 @@ The strategy:
 - While the disk takes nothing, events stay in the rings. When these are full, `write` returns False at once, and the
   first event that finds room again records the gap in the file.
 - Near a limit of size only the encoded event tells whether it fits, so `write` waits for it there, and only there.
-- A signal handler may call any method in the middle of any other. A `write` inside a `write` is refused (`BaseSink`);
-  what `close` cannot give back since an outer call needs it, the outer call gives back at its end.
+- A signal handler may call any method in the middle of any other. A `write` inside a `write` is refused (`BaseSink`).
+  If a call that `close` interrupted still uses a resource, that call releases it when it returns.
 
-Rejected: a thread that encodes. It shares the interpreter lock with the training, which then pays for all of it, and
-it dies with the process and what it had not written. Rejected as well: a `multiprocessing.Queue`. It pickles each
+Rejected: a thread that encodes. It shares the interpreter lock with the training, which then pays for all of it. If
+the process dies, everything it had not written is lost. Rejected as well: a `multiprocessing.Queue`. It pickles each
 event, has a thread of its own, and holds its content in memory that ends with its processes.
 """
 

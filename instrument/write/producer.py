@@ -7,11 +7,11 @@ flushes or closes; and it must never wait for something that will not happen.
 The strategy:
 
 - An event is numbered, copied and published in this order, so that an exception in between leaves no gap. Workers
-  commit in the order of the numbers (`worker.py`). `_in_flight` remembers the event that is being published: whether it
-  was can be read off the ring's head afterwards.
-- An event goes to the worker of the one before as long as that worker keeps up, and to another one, started when first
-  needed, when its ring fills. Small trainings thus have one worker, which stays awake between two steps.
-- Arrays that were staged lie in the ring already, where the record will have them: one copy, not two.
+  commit in the order of the numbers (`worker.py`). `_in_flight` remembers the event that is being published; after an
+  interruption the ring's head shows whether it was.
+- Events go to the same worker while it keeps up. When its ring fills, they go to another worker, which is started on
+  first need. Small trainings thus have one worker, which stays awake between two steps.
+- A staged array is copied once, to its final place in the ring.
 - A record that is larger than a ring is committed by this process as soon as everything before it is committed.
 - Each wait is one loop, `_wait`: it receives what workers report, replaces dead ones, and ends when the condition
   holds, when the disk takes nothing, or with `WorkerUnavailable`. Workers that commit nothing for a minute are killed.
@@ -103,12 +103,12 @@ class Producer:
 
     @property
     def state(self) -> State:
-        """The committed state."""
+        """Return the committed state."""
         return self.pool.state if self._last_state is None else self._last_state
 
     @property
     def is_committed(self) -> bool:
-        """True if everything that was published is committed."""
+        """Return True if everything that was published is committed."""
         return self.pool.committed_sequence >= self.last_sequence
 
     # ------------------------------------------------------------------ which worker

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Kinds whose tag TensorBoard sees.
 _NAMED = ("tensor", "image", "histogram", "text")
-#: Tags beyond so many are not remembered, and keep their names.
+#: Tags beyond this number are not remembered, and keep their names.
 _MOST_TAGS = 100_000
 
 

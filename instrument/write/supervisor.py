@@ -12,13 +12,13 @@ The strategy:
   interpreter is tried.
 - Death is end-of-file on the socket, or the process's handle. The successor gets the same ring and skips what is
   committed. A record that was claimed at twenty deaths in a row is left out (`Poison`).
-- Every number of attempts has a bound: `MOST_STARTS` in the life of a recorder, whatever happens. When a bound is
-  reached, when no interpreter is left, or when the system gives no process for `_PATIENCE_SECONDS`, `exhausted` holds
-  the reason: then the trainer empties the rings and writes the files itself (`producer.py`), so that nothing is lost.
+- Restarts are bounded: at most `MOST_STARTS` in the life of a recorder. When a bound is reached, when no interpreter is
+  left, or when no process can be created for `_PATIENCE_SECONDS`, `exhausted` holds the reason: then the trainer
+  empties the rings and writes the files itself (`producer.py`), so that nothing is lost.
 - When the trainer ends, for whatever reason, the other ends of the sockets see it; workers drain their rings and end.
 
-A signal handler may call any method in the middle of another. So a worker is replaced in one store, nothing is closed
-before `release`, and of two processes for one ring the second waits for the end of the first (`worker.py`).
+A signal handler may call any method in the middle of another. So a worker is replaced by a single assignment, nothing
+is closed before `release`, and of two processes for one ring the second waits for the end of the first (`worker.py`).
 
 Rejected: to trust a process that was started. A program that is no interpreter runs happily for ever, and the training
 would wait for it. Rejected as well: `multiprocessing` or a child of the trainer. Scripts that wait for all their
@@ -176,17 +176,17 @@ class Supervisor:
 
     @property
     def usable(self) -> list[int]:
-        """The workers that run or, if none does, those that will have a successor; never empty."""
+        """Return the running workers or, if none runs, those that will be replaced; never empty."""
         return [index for index, worker in self._workers.items() if worker is not None] or list(self._workers)
 
     @property
     def _is_worker_missing(self) -> bool:
-        """True if a worker is missing."""
+        """Return True if a worker is missing."""
         return None in self._workers.values()
 
     @property
     def next_look_seconds(self) -> float | None:
-        """Seconds until `service` has to be called although nothing is heard; None for no such time."""
+        """Return the seconds until `service` has to be called even if no worker reports; None for no such time."""
         moments = [
             worker.deadline
             for index, worker in self._workers.items()
@@ -229,7 +229,7 @@ class Supervisor:
             self.monitor.wake()
 
     def _has_failed(self, index: int, worker: WorkerProcess) -> bool:
-        """True if a worker has ended, or is not ready in time."""
+        """Return True if a worker has ended, or is not ready in time."""
         if not worker.receive(self._diagnostics.add) or not worker.process.is_alive:
             return True
         if self.pool.is_ready(index):
@@ -341,7 +341,7 @@ class Supervisor:
         self._close()
 
     def _is_drained(self) -> bool:
-        """True if the workers have written everything that was published."""
+        """Return True if the workers have written everything that was published."""
         return not self.pool.is_busy and all(ring.tail == ring.head for ring in self.pool.rings)
 
     def shut_down(self) -> None:

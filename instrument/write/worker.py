@@ -8,9 +8,9 @@ The strategy:
 - A worker is started isolated (`processes.py`): nothing of the user's is on its path. It inherits the shared memory, an
   eventfd ("bell") for each worker and one for the trainer, and one end of a socket pair whose end-of-file means that
   the trainer is gone: then it drains its ring and ends. It sleeps until its bell rings; idle, it costs nothing.
-- Each worker encodes ahead; files are appended to in order. The worker that holds the next number commits, and wakes
-  the one that holds the number after it. While the disk takes nothing, the worker whose turn it is keeps its events and
-  tries again, and the rings keep the rest.
+- Workers encode in parallel and commit in sequence order: a worker waits until its event is next, commits it, and wakes
+  the worker that holds the following event. While the disk takes nothing, that worker keeps its events and tries again,
+  and the rings keep the rest.
 - A worker that dies may have left anything behind the committed length of a file, and nothing before it. Its successor
   starts at the ring's tail, skips what is committed, and cuts the file. If the predecessor died over a record, the
   successor commits one record at a time up to that one, so that the culprit is known if it happens again.

@@ -110,7 +110,7 @@ class Poison:
         return self.deaths_in_a_row >= DEATHS_WITHOUT_PROGRESS
 
     def poisoned(self, deaths: int = DEATHS_OF_A_RECORD) -> list[int]:
-        """Return the sequence numbers that were claimed at so many deaths."""
+        """Return the sequence numbers that were claimed at this number of deaths or more."""
         return [sequence for sequence, count in self._deaths.items() if count >= deaths]
 
     @property

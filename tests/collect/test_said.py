@@ -49,4 +49,4 @@ def test_a_system_that_counts_no_disk_traffic(tmp_path: Path, said: Said, monkey
     for _ in range(2):
         assert not [tag for tag in observer.sample() if "/disk_read" in tag]
     (text,) = said("the system counts nothing")
-    assert text.endswith("The other metrics are recorded; this is said once.")
+    assert text.endswith("The other metrics are recorded; this is logged once.")

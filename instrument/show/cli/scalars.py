@@ -68,7 +68,7 @@ class _Series:
         return {name: column[part].tolist() for name, column in columns.items()}
 
     def row(self) -> dict[str, object]:
-        """Return all but the points, and but the number of superseded ones, which is told for the whole run."""
+        """Return all but the points, and but the number of superseded ones, which is reported for the whole run."""
         facts = {**number_summary(self.points), **best(self.points, self.direction)}
         del facts["superseded_points"]
         return {"run": self.name, "path": self.run.path, **facts}
