@@ -37,6 +37,11 @@ _RESULT_ENDS = (".last_learning_rate",)
 _SETUP = ("train", "dataset", "custom", "ran")
 
 
+def is_setup(leaf: str) -> bool:
+    """Return True for a leaf of a lineage that sets a training up, False for one that is its result."""
+    return not leaf.startswith(_RESULTS) and not leaf.endswith(_RESULT_ENDS)
+
+
 @dataclass(frozen=True)
 class Directions:
     """Patterns of tags whose greatest value is the best, and of those whose least is; the name decides for others."""
@@ -105,11 +110,7 @@ class Side:
 def read_side(name: str, run: Run, wanted: TagFilter, direction: Callable[[str], str]) -> Side:
     """Read one run: a row for each tag that `wanted` chooses, and for each writer of it."""
     lineage = {key: run.lineage[key] for key in _SETUP if key in run.lineage}
-    setup = {
-        name: value
-        for name, value in leaves(lineage)
-        if not name.startswith(_RESULTS) and not name.endswith(_RESULT_ENDS)
-    }
+    setup = {name: value for name, value in leaves(lineage) if is_setup(name)}
     return Side(name, run.path, list(_compared(name, run, wanted, direction)), setup)
 
 

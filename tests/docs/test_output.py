@@ -130,6 +130,7 @@ CALLS: dict[str, list[list[str]]] = {
     "show --tag": [["runs", "--tag", "*", "--superseded"]],
     "scalars": [["runs"]],
     "compare": [["runs/full", "runs/adam"]],
+    "lineage --importance": [["runs", "--importance", "algorithm.loss"]],
     "report": [["runs/full", "-o", "page.html"]],
     "export": [["runs/full", "--to", "npy", "-o", "OUT"]],
     "import": [["runs/torch", "other", "-o", "OUT"]],

@@ -166,3 +166,37 @@ def test_a_tag_that_no_run_has(tree: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["lineage", "runs", "--tag", "los/auto"]) == 1
     assert "has no tag 'los/auto'; the nearest is 'loss/auto'" in capsys.readouterr().err
     assert main(["lineage", "runs", "--tag", "eval/*"]) == 0
+
+
+def test_importance_of_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rate decides here and is first; what is the same in all runs is counted; results are no parameters."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(12):
+        rate = (0.1, 0.2, 0.4)[number % 3]
+        lineage(Path(f"runs/{number}"), rate=rate, accuracy=rate + number / 1000, seed=number % 2)
+    assert printed(capsys, "runs", "--importance", "accuracy").splitlines() == [
+        "importance for eval.metric.accuracy, from 0 to 1",
+        "PARAMETER      IMPORTANCE  CORRELATION  RUNS",
+        "learning_rate       0.999        0.946    12",
+        "seed                    0        0.048    12",
+        "",
+        "2 parameters the same in all runs",
+    ]
+    assert main(["lineage", "runs", "--importance", "accuracy", "--json"]) == 0
+    first, *others = json.loads(capsys.readouterr().out)
+    assert first["parameter"] == "train.hyper_parameters.learning_rate"
+    assert (first["target"], first["runs"], first["note"]) == ("eval.metric.accuracy", 12, "")
+    assert [(row["importance"], row["note"]) for row in others[1:]] == [(None, "constant")] * 2
+
+
+def test_importance_of_few_runs(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A figure of two runs says little, which is printed; options that it has no use for are refused."""
+    assert "fewer than 8 runs have a value: these figures say little" in printed(
+        capsys, "runs", "--importance", "accuracy"
+    )
+    assert main(["lineage", "runs", "--importance", "acuracy"]) == 1
+    assert "acuracy" in capsys.readouterr().err
+    assert main(["lineage", "runs", "--importance", "accuracy", "--sort", "accuracy"]) == 2
+    assert "--importance has an order and columns of its own" in capsys.readouterr().err
