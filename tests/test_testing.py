@@ -79,8 +79,9 @@ def test_a_training_is_captured_as_it_would_be_written(run: Path, mode: str) -> 
     outputs = records.histograms("outputs")
     assert outputs.step == written.histograms("outputs").step.tolist()
     assert [value.size for value in outputs.value] == [one.count for one in written.histograms("outputs").values]
-    (custom,) = records.points("custom_lineage_data", records.tags()["custom_lineage_data"][0]).value
+    what_ran, custom = records.points("custom_lineage_data", records.tags()["custom_lineage_data"][0]).value
     assert custom == written.lineage["custom"] == {"rate": 0.5}
+    assert what_ran == {"ran": written.lineage["ran"]}
     if mode == "graph":
         ((graph,),) = (records.points("graph", tag).value for tag in tags["graph"])
         assert isinstance(graph, Graph)

@@ -92,7 +92,8 @@ def test_mindinsight_takes_them(script: Script, tmp_path: Path, name: str) -> No
     found, train = seen["lineage"]["object"], run.lineage["train"]
     assert found["hyper_parameters"]["learning_rate"] == pytest.approx(train["hyper_parameters"]["learning_rate"])
     assert found["algorithm"].get("loss") == pytest.approx(train["algorithm"].get("loss"))
-    assert (found["user_defined"], found["hyper_parameters"]["optimizer"]) == ({"note": "toy"}, "Momentum")
+    assert found["user_defined"] == {"note": "toy", "ran": run.lineage["ran"]}
+    assert found["hyper_parameters"]["optimizer"] == "Momentum"
 
 
 def test_tensorboard_takes_them(script: Script, tmp_path: Path) -> None:
