@@ -124,7 +124,8 @@ class Collectors:
         items: list[AnyItem | None] = []
         if self._specified.switches["collect_dataset_graph"]:
             items.append(self.attempt("dataset graph", lambda: lineage.dataset_graph(params.train_dataset)))
-        if self._specified.switches["collect_provenance"]:
+        if self._specified.switches["collect_provenance"] and not self._history.has_provenance:
+            self._history.has_provenance = True
             items.append(self.attempt("provenance", self._provenance))
         if self._custom:
             items.append(self.attempt("custom lineage", self._custom_lineage))
@@ -175,9 +176,12 @@ class TrainingHistory:
         #: What is not collected, and why.
         self.warned: set[tuple[str, str]] = set()
         self._rates: list[tuple[weakref.ref[nn.Cell], float]] = []
+        #: What ran is the same for all of them, and finding out may take seconds.
+        self.has_provenance = False
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_rates": []}  # a copy knows no optimisers
+        # A copy knows no optimisers, and records another run.
+        return {**self.__dict__, "_rates": [], "has_provenance": False}
 
     def initial_rate(self, optimizer: nn.Cell) -> float | None:
         """Return the learning rate that an optimiser had before its first step here, that of a schedule at step 0.

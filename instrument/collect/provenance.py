@@ -20,6 +20,7 @@ from instrument import framework
 #: Packages whose versions are recorded if they are installed.
 PACKAGES = ("mindspore", "numpy", "mindspore-instrument")
 _GIT_SECONDS = 5.0
+_GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX")
 #: A larger patch is left out: it is data, and no change of the code.
 MOST_PATCH_BYTES = 1 << 20
 
@@ -48,20 +49,31 @@ class Provenance(TypedDict, total=False):
 
 def provenance(with_patch: bool = False) -> Provenance:
     """Return the facts on this process; `with_patch` adds the uncommitted changes of tracked files."""
-    result: Provenance = {"command": shlex.join(sys.orig_argv or sys.argv)}
+    result: Provenance = {"command": shlex.join(map(str, sys.orig_argv))}
     try:
         result["directory"] = os.getcwd()
     except OSError:
         pass  # it was removed
     result["host"] = socket.gethostname()
     result["device"] = framework.device_target()
-    script = os.path.dirname(os.path.abspath(sys.argv[0])) if sys.argv and os.path.isfile(sys.argv[0]) else os.curdir
-    if git := commit_of(script, with_patch):
+    if git := commit_of(_code_directory(), with_patch):
         result["git"] = git
     result["versions"] = _versions()
     result["python"] = platform.python_version()
     result["platform"] = platform.platform()
     return result
+
+
+def _code_directory() -> str:
+    """Return the directory of the script, or the working directory for a notebook, a module or an installed program."""
+    script = next(iter(getattr(sys, "argv", ())), "")
+    if not isinstance(script, str) or not os.path.isfile(script):
+        return os.curdir
+    path = os.path.realpath(script)
+    installed = [os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
+    if "site-packages" in path.split(os.sep) or any(path.startswith(os.path.join(prefix, "")) for prefix in installed):
+        return os.curdir
+    return os.path.dirname(path)
 
 
 def _versions() -> dict[str, str]:
@@ -78,7 +90,7 @@ def _versions() -> dict[str, str]:
 def commit_of(directory: str, with_patch: bool = False) -> Commit:
     """Return the state of the work tree that holds `directory`; empty if there is none, or git cannot tell in time."""
     status = _git(directory, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    if status is None:
+    if status is None or b"# branch.oid " not in status:
         return {}
     result: Commit = {}
     changed = 0
@@ -100,7 +112,9 @@ def commit_of(directory: str, with_patch: bool = False) -> Commit:
 def _git(directory: str, *arguments: str) -> bytes | None:
     """Return what git prints; None if it fails, is absent, or takes too long."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", directory, *arguments]
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    # A hook of git that starts a training would name its own repository.
+    environment = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         ended = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=False

@@ -128,7 +128,7 @@ def _message_bytes(value: object, message_name: str, name: str) -> bytes:
     else:
         raise TypeError(f"The value of {name!r} is a {given}; expected a {message_name} message or its bytes.")
     try:
-        MINDSPORE.type(message_name, raw=("TensorProto",)).decode(data)
+        MINDSPORE.type(message_name, errors="strict").decode(data)
     except CorruptMessage as error:
         raise ValueError(f"The value of {name!r} is no {message_name} message: {error}") from error
     return data

@@ -136,12 +136,12 @@ class Worker:
 
     def _work(self) -> bool:
         """Encode and commit what the ring holds, up to a batch of consecutive events; False where it holds nothing."""
+        position = self._ring.after_padding(self._position)
+        if position != self._position:  # at once: behind a padding a ring has little room, and the disk may be slow
+            self._position = position
+            self._release()
         chunk = self._ring.get(self._position)
         if chunk is None:
-            position = self._ring.after_padding(self._position)
-            if position != self._position:
-                self._position = position
-                self._release()
             return False
         jobs: list[Job] = []
         size = 0

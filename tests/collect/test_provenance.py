@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -131,3 +133,53 @@ def test_a_directory_that_was_removed(work_tree: Path, tmp_path: Path, monkeypat
     found = provenance.provenance()
     assert "directory" not in found
     assert "commit" in found["git"]
+
+
+def test_trainings_of_one_collector_ask_once(work_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ran does not change between them; a copy of the collector records it for its own run."""
+    asked = list[bool]()
+    monkeypatch.setattr(provenance, "provenance", lambda with_patch: asked.append(with_patch) or {"device": "CPU"})
+    collector = SummaryCollector(tmp_path / "run", num_process=0)
+    for _ in range(3):
+        Loop(collector).train([1])
+    assert asked == [False]
+    Loop(copy.deepcopy(collector)).train([1])
+    assert asked == [False, False]
+    assert read(tmp_path / "run").lineage["ran"] == {"device": "CPU"}
+
+
+def test_an_installed_program_runs_the_code_of_the_working_directory(
+    work_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook's launcher, a console script and `python -m` lie in the environment, which may be a clone itself."""
+    monkeypatch.chdir(work_tree)
+    commit = git(work_tree, "rev-parse", "HEAD")
+    launcher = tmp_path / "lib" / "site-packages" / "ipykernel_launcher.py"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text("")
+    for script in (str(launcher), f"{sys.prefix}/bin/python", "-c", "", None):
+        monkeypatch.setattr(sys, "argv", [script])
+        assert provenance.provenance()["git"]["commit"] == commit, script
+    monkeypatch.setattr(sys, "argv", [])
+    assert provenance.provenance()["git"]["commit"] == commit
+
+
+def test_another_repository_in_the_environment(
+    work_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook of git that starts a training names its own repository there."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert provenance.commit_of(str(work_tree))["branch"] == "main"
+    assert "commit" in provenance.commit_of(str(work_tree))
+
+
+def test_an_ignored_end_of_children(tmp_path: Path) -> None:
+    """Python takes a failed command for a successful one then; without a commit's line nothing is known."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert provenance.commit_of(str(tmp_path)) == {}
+    finally:
+        signal.signal(signal.SIGCHLD, before)

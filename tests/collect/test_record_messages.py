@@ -152,6 +152,26 @@ def test_what_is_no_message_is_refused(tmp_path: Path, plugin: str, value: Any) 
         recorder.add_value(plugin, "wrong", value)
 
 
+@pytest.mark.parametrize(
+    ("plugin", "data"),
+    [
+        ("landscape", b"\x0a\x05\x0a\x03\xff\xff\xff"),  # a tensor that is none
+        ("train_lineage", b"\x0a\x04\x0a\x02\xff\xfe"),  # an optimiser whose name is not UTF-8
+        ("custom_lineage_data", b"\x0a\x09\x22\x07\x0a\x01\xff\x12\x02ab"),  # so is a key of the user's
+    ],
+)
+def test_a_message_with_damage_inside_is_refused(tmp_path: Path, plugin: str, data: bytes) -> None:
+    """Readers would refuse the whole event, and the values beside it with it."""
+    with SummaryRecord(tmp_path, num_process=0) as record:
+        with pytest.raises(ValueError, match=r"The value of 'x' is no \w+ message"):
+            record.add_value(plugin, "x", data)
+        record.add_value("scalar", "loss", 1.0)
+        assert record.record(1)
+    run = read(tmp_path)
+    assert run.scalars("loss").value.tolist() == [1.0]
+    assert run.damage == []
+
+
 @pytest.mark.parametrize("plugin", LINEAGE)
 def test_another_message_is_refused(tmp_path: Path, plugin: str) -> None:
     """A message of another class raises TypeError and names both."""

@@ -18,6 +18,7 @@ from instrument.ringfile.commit import Job
 from instrument.ringfile.control import State
 from instrument.values import Event
 from instrument.write.pool_memory import Config, PoolMemory, create_memory
+from instrument.write.ring import RESTART_BYTES
 from tests.write.build import ROOT, scalar, steps, wait_until
 from tests.write.conftest import OpenSink
 from tests.write.pools import process, ring, stopped
@@ -58,6 +59,30 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
         os.close(worker._memory)
     for each in [fd, *fds]:
         os.close(each)
+
+
+def test_padding_is_given_back_before_anything_is_written(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring that starts again has the room of a page until then, and a slow disk would hold training up."""
+    worker, pool, path, _ = workshop
+    first, count = pool.rings[0], 0
+    while first.head <= RESTART_BYTES:
+        count += 1
+        workshop.publish(count, scalar(count))
+        assert worker._work()
+        worker._release()
+    before = first.head
+    workshop.publish(count + 1, scalar(count + 1))
+    end_of_padding = before + RING_BYTES - before % RING_BYTES
+    apply, tails = commit.Committer.apply, list[int]()
+
+    def look(self: commit.Committer, state: State, jobs: list[Job]) -> State:
+        tails.append(first.tail)
+        return apply(self, state, jobs)
+
+    monkeypatch.setattr(commit.Committer, "apply", look)
+    assert worker._work()
+    assert tails == [end_of_padding]
+    assert steps(path) == list(range(1, count + 2))
 
 
 def test_a_worker_says_itself_that_it_is_stalled(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
