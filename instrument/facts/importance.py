@@ -76,8 +76,13 @@ def _importance(rows: Sequence[Mapping[str, object]], target: str, parameter: st
 
 
 def is_number(value: object) -> bool:
-    """Return True for a finite number or a boolean."""
-    return isinstance(value, int | float) and math.isfinite(value)
+    """Return True for a number or a boolean, NumPy's too, that is finite as a float."""
+    if not isinstance(value, int | float | np.number | np.bool_) or isinstance(value, complex | np.complexfloating):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
 
 
 def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

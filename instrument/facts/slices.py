@@ -151,6 +151,8 @@ def statistics(array: NDArray[np.generic]) -> Statistics:
     if not finite.size:
         return Statistics(flat.size, np.nan, np.nan, np.nan, np.nan, zeros, nan, above, below)
     low, high = finite.min().item(), finite.max().item()
+    if flat.dtype.kind == "b":
+        low, high = int(low), int(high)
     # Divided by the greatest magnitude, as the square of a large number is infinite.
     scale = max(abs(float(low)), abs(float(high))) or 1.0
     blocks = range(0, finite.size, _BLOCK_VALUES)
@@ -211,7 +213,7 @@ def rebinned(
     """
     heights = counts.astype(np.float64)
     right = left + width
-    is_point = ~(width > 0)
+    is_point = ~(right > left)  # also if the width is below the resolution of the edge
     result = np.zeros(edges.size - 1)
     if is_point.any():
         places = np.searchsorted(edges, left[is_point], side="right") - 1

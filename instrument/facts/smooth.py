@@ -175,7 +175,7 @@ def bucket_means(x: NDArray[np.generic], y: NDArray[np.float64], edges: NDArray[
 def grouped(members: NDArray[np.float64], centre: Centre = "mean", spread: Spread = "std") -> Group:
     """Summarise series at each place of their common x axis.
 
-    `members` has shape (series, places); NaN where a series has no value. `std` is the standard deviation of the sample
+    `members` has shape (series, places); what is not finite is no value. `std` is the standard deviation of the sample
     (divided by n - 1; 0 for a single series), `standard_error` that by the root of n, `range` least to greatest,
     `quartiles` the 25th to the 75th percentile. Places without a value are NaN, and their count is 0.
 
@@ -186,8 +186,16 @@ def grouped(members: NDArray[np.float64], centre: Centre = "mean", spread: Sprea
         raise ValueError(f"centre is {centre!r}; expected one of {', '.join(map(repr, CENTRES))}.")
     if spread not in SPREADS:
         raise ValueError(f"spread is {spread!r}; expected one of {', '.join(map(repr, SPREADS))}.")
-    counts = np.sum(~np.isnan(members), axis=0)
-    chosen = members[:, counts > 0]
+    is_finite = np.isfinite(members)
+    counts = np.count_nonzero(is_finite, axis=0)
+    n = counts[counts > 0]
+    chosen = np.where(is_finite, members, np.nan)[:, counts > 0]
+    if not n.size:
+        nothing = np.full(counts.size, np.nan)
+        return Group(nothing, nothing.copy(), nothing.copy(), counts)
+    # Scaled by a power of 2, as the square or the sum of large numbers is infinite.
+    scale = 2.0 ** np.floor(np.log2(np.maximum(np.nanmax(np.abs(chosen)), np.finfo(np.float64).tiny)))
+    chosen = chosen / scale
     if centre in ("mean", "median"):
         middle = np.nanmean(chosen, axis=0) if centre == "mean" else np.nanmedian(chosen, axis=0)
     else:
@@ -197,12 +205,13 @@ def grouped(members: NDArray[np.float64], centre: Centre = "mean", spread: Sprea
     elif spread == "quartiles":
         low, high = np.nanpercentile(chosen, [25, 75], axis=0)
     else:
-        n = counts[counts > 0]
-        squares = np.nansum((chosen - np.nanmean(chosen, axis=0)) ** 2, axis=0)
-        deviation = np.sqrt(squares / np.maximum(n - 1, 1))
+        deviation = np.sqrt(np.nansum((chosen - np.nanmean(chosen, axis=0)) ** 2, axis=0) / np.maximum(n - 1, 1))
         deviation = deviation / np.sqrt(n) if spread == "standard_error" else deviation
         low, high = middle - deviation, middle + deviation
-    return Group(_spread_out(middle, counts), _spread_out(low, counts), _spread_out(high, counts), counts)
+    # An end of the spread may lie beyond the largest float.
+    with np.errstate(over="ignore"):
+        centred, lower, upper = (_spread_out(part * scale, counts) for part in (middle, low, high))
+    return Group(centred, lower, upper, counts)
 
 
 def _spread_out(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:

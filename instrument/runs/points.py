@@ -77,7 +77,8 @@ class Points(HtmlView):
     """The points of one tag, ordered by step, then by time; all columns have one entry a point.
 
     `step` is int64, `wall_time` float64 in seconds since the epoch (UTC), `superseded` bool (all False unless
-    superseded points were asked for). `writer_index` points into `writers`, pairs of device number and host name.
+    superseded points were asked for). `writer_index` points into `writers`, pairs of device number and host name. These
+    four are read-only, as series that were recorded together share them.
 
     `len()` counts points, iterating gives (step, wall_time, value) for each, and `step in points` and `points[step]`
     go by step. Where several points have that step, `points[step]` is the one recorded last that is not superseded.
@@ -242,16 +243,17 @@ def import_pandas() -> Any:
 
 
 class Scalars(Points):
-    """Numbers: `value` is float64."""
+    """Numbers: `value` is float64, an array of this object's own."""
 
-    __slots__ = ()
+    __slots__ = ("_value",)
 
     @property
     def value(self) -> NDArray[np.float64]:
-        if self._raw.itemsize != _DOUBLE_BYTES:  # it may be a part of what the file holds of thousands of tags
-            self._raw = self._raw.astype(np.float64)
-        values: NDArray[np.float64] = self._raw
-        return values
+        if not hasattr(self, "_value"):
+            # A copy: what the file holds of all its tags must not change with it.
+            self._raw = self._value = self._raw.astype(np.float64)
+        value: NDArray[np.float64] = self._value
+        return value
 
     @property
     def nonfinite(self) -> int:
@@ -369,7 +371,10 @@ def merging(
     if not superseded and mask.any():
         chosen = np.arange(mask.size)[order]
         order = chosen[~mask[chosen]]
-    rows = SeriesRows(step[order], wall_time[order], mask[order], writers, writer_index[order], continued)
+    shared = step[order], wall_time[order], mask[order], writer_index[order]
+    for column in shared:
+        column.flags.writeable = False
+    rows = SeriesRows(*shared[:3], writers, shared[3], continued)
     return Merging(rows, order)
 
 

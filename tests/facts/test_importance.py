@@ -92,3 +92,15 @@ def test_rank_correlation_equals_scipys(rng: np.random.Generator) -> None:
         assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
     assert math.isnan(spearman(np.ones(5), np.arange(5.0)))
     assert math.isnan(spearman(np.empty(0), np.empty(0)))
+
+
+def test_numbers_of_any_type() -> None:
+    """NumPy's are numbers; an integer beyond the largest float is a text."""
+    rows = [{"x": np.float32(index % 2), "y": np.float32(index % 2)} for index in range(10)]
+    (found,) = importances(rows, "y", ["x"])
+    assert found[:4] == ("x", 1.0, pytest.approx(1.0), 10)
+    (huge,) = importances([{"x": 10**400 * (index % 2), "y": float(index % 2)} for index in range(10)], "y", ["x"])
+    assert (huge.importance, huge.runs) == (1.0, 10)
+    assert math.isnan(huge.correlation)
+    (none,) = importances([{"x": 1, "y": 10**400}], "y", ["x"])
+    assert none.runs == 0

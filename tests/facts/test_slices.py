@@ -171,3 +171,9 @@ def test_buckets_without_width_are_not_split() -> None:
     """They go whole into the bucket that holds them, the last one with its right edge; what is outside is left out."""
     left, width, counts = np.array([0.0, 1.0, 2.0, 3.0]), np.zeros(4), np.array([1, 2, 4, 8])
     np.testing.assert_array_equal(slices.rebinned(left, width, counts, np.array([0.0, 1.0, 2.0])), [1, 6])
+
+
+def test_a_bucket_below_the_resolution_of_its_edge_has_no_width() -> None:
+    """1e20 + 1 is 1e20: its count is kept."""
+    found = slices.rebinned(np.array([1e20]), np.array([1.0]), np.array([3]), np.array([0.0, 1e20, 2e20]))
+    np.testing.assert_array_equal(found, [0, 3])

@@ -162,3 +162,20 @@ def test_groups_summarise_the_series_that_have_a_value(rng: np.random.Generator)
     for centre, compute in (("median", np.median), ("min", np.min), ("max", np.max)):
         found = smooth.grouped(members, centre, "range")  # type: ignore[arg-type]
         np.testing.assert_array_equal(found.centre[filled], at_places(compute)[filled])
+
+
+def test_groups_without_values_and_of_large_numbers() -> None:
+    """Nothing is NaN but places without a value; the largest floats have a mean and a spread."""
+    for members in (np.full((2, 2), np.nan), np.empty((0, 2)), np.array([[np.inf, np.nan], [-np.inf, np.nan]])):
+        for spread in ("std", "standard_error", "range", "quartiles"):
+            found = smooth.grouped(members, "mean", spread)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(found.counts, [0, 0])
+            assert np.isnan(found[:3]).all()
+    assert smooth.grouped(np.empty((3, 0))).counts.shape == (0,)
+    found = smooth.grouped(np.array([[1e200], [3e200]]))
+    np.testing.assert_allclose(
+        [found.centre, found.low, found.high], [[2e200], [2e200 - 2**0.5 * 1e200], [2e200 + 2**0.5 * 1e200]]
+    )
+    assert smooth.grouped(np.array([[1e308], [1.7e308]])).centre == pytest.approx(1.35e308)
+    quartiles = smooth.grouped(np.array([[-1.7e308], [1.7e308]]), "median", "quartiles")
+    assert quartiles.low[0] < quartiles.centre[0] == 0.0 < quartiles.high[0]
