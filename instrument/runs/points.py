@@ -33,7 +33,6 @@ V = TypeVar("V")
 P = TypeVar("P", bound="Points")
 
 _SHOWN_AT_EACH_END = 3
-_DOUBLE_BYTES = 8
 
 
 Renderer = Callable[[object], str]

@@ -360,3 +360,25 @@ def test_the_first_number_that_is_not_finite_is_said_once(tmp_path: Path, said: 
     np.testing.assert_array_equal(values, [1.0, np.nan, np.inf, 2.0])
     assert said("is nan at step 1") == said("at step")
     assert len(said("at step")) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("dialect", ["mindspore", "tensorboard"])
+def test_what_a_user_changes_stays_his(tmp_path: Path, dialect: str, restarted: bool) -> None:
+    """`value` may be changed in place and changes no other series; columns that series share refuse it."""
+    for start in range(1 + restarted):
+        with SummaryRecord(tmp_path, num_process=0, dialect=dialect) as record:
+            for step in range(start * 3, 5):
+                record.add_value("scalar", "a", step / 3)
+                record.add_value("scalar", "b", step / 3)
+                record.record(step)
+    run = read(tmp_path)
+    series = run.scalars("a")
+    before = series.value.copy()
+    series.value[:] = -1.0
+    assert series.value.tolist() == [-1.0] * 5
+    for other in (run.scalars("a"), run.scalars("b"), read(tmp_path).scalars("a")):
+        np.testing.assert_array_equal(other.value, before)
+    for column in (series.step, series.wall_time, series.superseded, series.writer_index):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 1
