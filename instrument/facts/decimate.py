@@ -87,8 +87,7 @@ def decimate(
         raise ValueError(f"x descends from {x[at - 1]} to {x[at]} at point {at}; expected points in the order of x.")
     if edges.size < 2 or not np.all(edges[1:] >= edges[:-1]):
         raise ValueError("edges descend, or are fewer than 2; expected ascending numbers.")
-    starts = np.searchsorted(x, edges, side="left")
-    starts[-1] = np.searchsorted(x, edges[-1], side="right")
+    starts = bucket_starts(x, edges)
     sizes = np.diff(starts)
     values = y[starts[0] : starts[-1]]
     is_finite = np.isfinite(values)
@@ -105,6 +104,16 @@ def decimate(
     return Decimated(points, finite, nan, above, below, first, last)
 
 
+def bucket_starts(x: NDArray[np.int64] | NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the index of the first point of each bucket, and behind them that of the first point after the last one.
+
+    Bucket i covers `edges[i] <= x < edges[i + 1]`; the last one includes its right edge.
+    """
+    starts = np.searchsorted(x, edges, side="left")
+    starts[-1] = np.searchsorted(x, edges[-1], side="right")
+    return starts
+
+
 def _count(is_kind: NDArray[np.bool_], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the number of True values in each of the successive buckets of these sizes."""
     if not is_kind.any():
@@ -119,10 +128,9 @@ def _first_extremes(
     filled = np.flatnonzero(is_filled)
     if not filled.size:
         return np.empty(0, np.int64)
-    ends = np.cumsum(sizes)
+    starts = np.cumsum(sizes) - sizes
     has_points = sizes > 0
     extremes = np.empty(sizes.size)
-    extremes[has_points] = extreme.reduceat(values, (ends - sizes)[has_points])
-    is_extreme = values == np.repeat(extremes, sizes)
-    hits = np.flatnonzero(is_extreme)
-    return hits[np.searchsorted(hits, (ends - sizes)[filled])]
+    extremes[has_points] = extreme.reduceat(values, starts[has_points])
+    hits = np.flatnonzero(values == np.repeat(extremes, sizes))
+    return hits[np.searchsorted(hits, starts[filled])]

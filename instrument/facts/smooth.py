@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from instrument.facts.decimate import bucket_starts
+
 Centre = Literal["mean", "median", "min", "max"]
 Spread = Literal["std", "standard_error", "range", "quartiles"]
 CENTRES = ("mean", "median", "min", "max")
@@ -154,13 +156,11 @@ class Group(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def bucket_means(x: NDArray[np.generic], y: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean of the finite values in each bucket, NaN where there is none.
-
-    Buckets are those of `decimate.decimate`: `edges[i] <= x < edges[i + 1]`, and the last one with its right edge.
-    """
-    starts = np.searchsorted(x, edges, side="left")
-    starts[-1] = np.searchsorted(x, edges[-1], side="right")
+def bucket_means(
+    x: NDArray[np.int64] | NDArray[np.float64], y: NDArray[np.float64], edges: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the mean of the finite values in each bucket of `decimate.bucket_starts`, NaN where there is none."""
+    starts = bucket_starts(x, edges)
     sizes = np.diff(starts)
     values = y[starts[0] : starts[-1]]
     buckets = np.repeat(np.arange(sizes.size), sizes)
