@@ -17,7 +17,6 @@ Column = NDArray[np.generic] | Sequence[object]
 
 #: Columns of every kind; their types are those of `TYPES`.
 COMMON = {"tag": "text", "device": "int", "host": "text", "step": "int", "wall_time": "float", "superseded": "bool"}
-_SIZED = {"values": "array"}
 _HISTOGRAM = {"count": "int", "min": "float", "max": "float", "sum": "float"}
 _HISTOGRAM |= dict.fromkeys(("nan_count", "positive_infinity_count", "negative_infinity_count"), "int")
 #: Kind -> its own columns with their types: a list is of one number a bucket, an array has the shape beside it.

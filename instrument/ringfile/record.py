@@ -56,8 +56,7 @@ EVENT, PAD = 1, 2
 #: Payload bytes, sequence number, where in the payload its head begins, kind. Behind it: the checksum with the head's.
 FRONT = struct.Struct("<QQQI")
 _CRC = struct.Struct("<I")
-#: The checksum of the body, and 1 as soon as it is valid: written with one 64-bit store.
-_SEAL = struct.Struct("<II")
+#: Place of the checksum of the body, and of the 1 that makes it valid: both are written with one 64-bit store.
 _SEAL_AT = FRONT.size + _CRC.size
 _HEADER = struct.Struct("<QQQIIII")
 _SEALED = 1

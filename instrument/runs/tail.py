@@ -118,11 +118,6 @@ class Ending:
             return False
         return now - max(map(_changed, files)) >= self._idle_s
 
-    @property
-    def has_seen_recorder(self) -> bool:
-        """True once a recorder was seen to have a file open."""
-        return self._last_locked is not None
-
 
 def _changed(path: str) -> float:
     try:
